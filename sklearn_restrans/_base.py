@@ -1,0 +1,411 @@
+"""What the two estimators share: validation, fit, prediction, diagnostics, pickling."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from ._compat import Interval, StrOptions, _fit_context
+from ._core import ACTIVATIONS, Architecture, ResidualTransformer
+from ._data import Scaler, SequenceView, chunks, make_source
+from ._device import available_device, resolve_device, resolve_dtype, torch_state
+from ._inputs import InputChecks
+from ._training import (
+    PREDICT_CHUNK,
+    DivergenceError,
+    EpochHook,
+    StopRule,
+    TrainingSet,
+    continue_net,
+    make_net,
+    net_state,
+    print_log,
+    restore_net,
+    train,
+)
+from .conditioning import Conditioning, LayerTrace
+from .convergence import Convergence
+
+
+class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
+    """Shared body; a subclass knows its losses and how targets become numbers and back."""
+
+    _parameter_constraints: ClassVar[dict] = {
+        "residual_beta": [Interval(Real, 0, None, closed="left"), tuple, list, np.ndarray],
+        "learn_beta": ["boolean"],
+        "n_layers": [Interval(Integral, 1, None, closed="left")],
+        "d_model": [Interval(Integral, 1, None, closed="left")],
+        "n_heads": [Interval(Integral, 1, None, closed="left")],
+        "d_ff": [Interval(Integral, 1, None, closed="left"), None],
+        "activation": [StrOptions(set(ACTIVATIONS))],
+        "norm": [StrOptions({"pre", "post"}), None],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "positions": [StrOptions({"learned", "sinusoidal"}), None],
+        "readout": [StrOptions({"auto", "last", "mean"})],
+        "init": [StrOptions({"gaussian", "orthogonal", "zero_unembedding"})],
+        "window": [Interval(Integral, 1, None, closed="left"), None],
+        "dilation": [Interval(Integral, 1, None, closed="left")],
+        "solver": [StrOptions({"adamw", "adam", "sgd", "gd"})],
+        "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "learning_rate": [StrOptions({"auto", "constant", "one_cycle"})],
+        "warm_start": ["boolean"],
+        "callbacks": [list, tuple, None],
+        "conditioning_interval": [Interval(Integral, 1, None, closed="left"), None],
+        "conditioning_samples": [Interval(Integral, 1, None, closed="left")],
+        "device": [str],
+        "dtype": [StrOptions({"auto", "float32", "float64", "bfloat16"})],
+        "n_threads": [Interval(Integral, 1, None, closed="left"), None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    # -- what a subclass provides ------------------------------------------------------------
+
+    @abstractmethod
+    def _check_targets(self, y, reset):
+        """Validated y as an array (n,) or (n, k)."""
+
+    @abstractmethod
+    def _encode_targets(self, y, weight):
+        """Fit the target coding on the training targets."""
+
+    @abstractmethod
+    def _target_tensor(self, y, dtype):
+        """Coded targets: (n, c) numbers, or (n,) class numbers."""
+
+    @abstractmethod
+    def _n_outputs(self):
+        """Number of columns c of the output."""
+
+    def _weigh_classes(self, y, weight):
+        return weight
+
+    # -- fit -----------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None):
+        """Fit the model to training data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), (n_samples, n_tokens, n_features) or \
+                SequenceView
+            A table (every column becomes a token), time-ordered rows if ``window`` is set, or
+            sequences. Trailing tokens of a 3-D X that are NaN in every channel are padding.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets; for windows and views of the row at which the window ends.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative weights. Weight zero removes the target, not the row from the history of
+            other rows.
+        X_val : array-like, default=None
+            Validation input of the same kind as X. If given, the weights of the epoch with the
+            lowest validation loss are kept.
+        y_val : array-like, default=None
+            Validation targets.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If an argument does not fit the others; the message names it.
+        DivergenceError
+            If the loss left the finite numbers.
+        """
+        warm = self.warm_start and hasattr(self, "net_")
+        if not warm:
+            # A fit that fails must not leave an old net under new statistics.
+            self.__dict__.pop("net_", None)
+        seed = self._draw_seed()
+        device = resolve_device(self.device)
+        X = self._check_X(X, reset=not warm)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        y = self._check_targets(y, reset=not warm)
+        check_consistent_length(X, y)
+        if (X_val is None) != (y_val is None):
+            given, missing = ("y_val", "X_val") if X_val is None else ("X_val", "y_val")
+            raise ValueError(f"{given} was given without {missing}; pass both.")
+        weight = self._weigh_classes(y, self._check_weight(sample_weight, X))
+        rows, valid_rows = self._split(X, y, weight, seed, X_val)
+        fit_weight = None if weight is None else weight[rows]
+        if not warm:
+            self._x_scaler = Scaler.fit(*self._scaling_rows(X, rows, fit_weight))
+            self._encode_targets(y[rows], fit_weight)
+        arch = self._architecture(X)
+        if warm:
+            self._check_warm(arch)
+        dtype = resolve_dtype(self.dtype, X.dtype, len(X) * arch.n_tokens * arch.d_model, device)
+        with torch_state(self.n_threads, seed, device):
+            source = make_source(X, self._x_scaler, dtype, device)
+            data = self._training_set(source, y, weight, rows, dtype)
+            valid = None
+            if X_val is not None:
+                valid = self._given_validation(X_val, y_val, dtype, device)
+            elif len(valid_rows):
+                valid = self._training_set(source, y, weight, valid_rows, dtype)
+            self._run(arch, dtype, device, data, valid, seed, warm)
+        return self
+
+    def _run(self, arch, dtype, device, data, valid, seed, warm):
+        """Train on ready tensors and set what fit reports."""
+        generator = torch.Generator().manual_seed(seed)
+        rule = self._stop_rule(valid)
+        probe = np.random.default_rng(seed).permutation(data.rows)[: self.conditioning_samples]
+        probe.sort()
+        net = self._new_net(arch, dtype, device, len(data), generator)
+        if warm:
+            # A copy: a fit that fails leaves the model as it was.
+            continue_net(net, self.net_)
+        conditioning = Conditioning()
+
+        def record(epoch):
+            traces = list(_traces(net.module_, data.source, probe))
+            if not all(np.isfinite(layer.output).all() for chunk in traces for layer in chunk):
+                raise DivergenceError(f"Z is not finite after epoch {epoch}. {rule.advice}")
+            conditioning.record(epoch, traces)
+
+        record(len(net.history))
+        hooks = [("stop_rule", rule)]
+        if self.conditioning_interval is not None:
+            hooks.insert(0, ("conditioning", EpochHook(record, self.conditioning_interval)))
+        user_callbacks = net.callbacks_
+        net.callbacks_ = user_callbacks + hooks
+        net.generator = generator
+        try:
+            best = train(net, data, valid, self.max_iter, rule)
+        finally:
+            net.callbacks_, net.generator, net.valid_set = user_callbacks, None, None
+        if conditioning.epochs[-1] != best:
+            record(best)
+        self.net_, self.conditioning_, self.best_iteration_ = net, conditioning, best
+        self.device_ = str(device)
+        self._report()
+
+    def _report(self):
+        """Fitted attributes that are read off the history."""
+        history = pd.DataFrame(self.net_.history.to_list()).drop(columns="batches")
+        self.history_ = history.set_index("epoch")
+        self.n_iter_ = len(history)
+        self.loss_curve_ = history["train_loss"].tolist()
+        self.convergence_ = Convergence(
+            history["train_loss"], history["learning_rate"], history.get("valid_loss")
+        )
+        beta = self.net_.module_.beta
+        self.residual_beta_ = beta.detach().cpu().numpy().astype(float)
+        for name in ("validation_scores_", "best_validation_score_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        if "valid_loss" in history:
+            self.validation_scores_ = (-history["valid_loss"]).tolist()
+            self.best_validation_score_ = self.validation_scores_[self.best_iteration_ - 1]
+
+    def _new_net(self, arch, dtype, device, n_samples, generator):
+        module = ResidualTransformer(arch)
+        module.reset_parameters(self.init, generator)
+        # beta after the weights have their final type: float32 would change 0.3 in the 8th digit.
+        module.to(dtype).beta.data.copy_(torch.as_tensor(self._beta(arch.n_layers)))
+        schedule = self.learning_rate
+        if schedule == "auto":
+            schedule = "one_cycle" if self.solver in ("adamw", "adam") else "constant"
+        settings = {
+            "solver": self.solver,
+            "lr": float(self.learning_rate_init),
+            "batch_size": n_samples if self.solver == "gd" else min(self.batch_size, n_samples),
+            "weight_decay": self.weight_decay,
+            "learning_rate": schedule,
+            "autocast": self.dtype == "bfloat16",
+            "device": str(device),
+            "verbose": int(self.verbose),
+        }
+        callbacks = [*(self.callbacks or ())]
+        if self.verbose:
+            callbacks.append(print_log())
+        return make_net(module, self.loss, settings, callbacks)
+
+    def _check_warm(self, arch):
+        """Refuse to continue a model whose shape would change."""
+        old = {**asdict(self.net_.module_.arch), "(window, dilation)": self._windowing}
+        new = {**asdict(arch), "(window, dilation)": (self.window, self.dilation)}
+        changes = [f"{k} from {old[k]!r} to {new[k]!r}" for k in new if new[k] != old[k]]
+        if changes:
+            raise ValueError(
+                f"warm_start=True continues the fitted model, which cannot change "
+                f"{', '.join(changes)}; set warm_start=False to start anew."
+            )
+
+    def _stop_rule(self, valid):
+        if valid is None:
+            monitor, patience = "train_loss", self.n_iter_no_change
+        else:
+            monitor = "valid_loss"
+            patience = self.n_iter_no_change if self.early_stopping else None
+        advice = (
+            f"Lower learning_rate_init (now {self.learning_rate_init!r}), or residual_beta (now "
+            f"{self.residual_beta!r}), which scales the curvature; solver is {self.solver!r}."
+        )
+        return StopRule(monitor, patience, self.tol, valid is not None, advice)
+
+    def _architecture(self, X):
+        """Shapes and formulas of the model for a validated X."""
+        if self.d_model % self.n_heads:
+            raise ValueError(
+                f"d_model must be a multiple of n_heads, got d_model={self.d_model} and "
+                f"n_heads={self.n_heads}."
+            )
+        table = X.ndim == 2
+        readout = self.readout
+        if readout == "auto":
+            readout = self._default_readout(X)
+        return Architecture(
+            n_tokens=X.shape[1],
+            n_features=1 if table else X.shape[2],
+            n_outputs=self._n_outputs(),
+            n_layers=self.n_layers,
+            d_model=self.d_model,
+            n_heads=self.n_heads,
+            d_ff=2 * self.d_model if self.d_ff is None else self.d_ff,
+            activation=self.activation,
+            norm=self.norm,
+            dropout=float(self.dropout),
+            positions=self.positions,
+            readout=readout,
+            embedding="feature" if table else "linear",
+            learn_beta=self.learn_beta,
+        )
+
+    def _default_readout(self, X):
+        if X.ndim == 2:
+            return "mean"
+        return "mean" if self._stratify and not isinstance(X, SequenceView) else "last"
+
+    def _draw_seed(self):
+        if self.random_state is None:
+            # Not check_random_state(None): that would advance numpy's global state.
+            return int(np.random.default_rng().integers(2**31 - 1))
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    # -- data -----------------------------------------------------------------------------------
+
+    def _training_set(self, source, y, weight, rows, dtype):
+        device = source.series.device if hasattr(source, "series") else source.x.device
+        if weight is not None:
+            # Mean one over the rows, so that a weighted batch mean estimates the weighted mean.
+            weight = torch.as_tensor(weight[rows] / weight[rows].mean()).to(device, dtype)
+        return TrainingSet(source, self._target_tensor(y[rows], dtype).to(device), weight, rows)
+
+    def _given_validation(self, X_val, y_val, dtype, device):
+        X = self._check_X(X_val, reset=False)
+        y = self._check_targets(y_val, reset=False)
+        check_consistent_length(X, y)
+        source = make_source(X, self._x_scaler, dtype, device)
+        return self._training_set(source, y, None, np.arange(len(y)), dtype)
+
+    # -- use -----------------------------------------------------------------------------------
+
+    def _outputs(self, X):
+        """Raw model outputs (n, c) as float64."""
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        module = self.net_.module_
+        device, dtype = module.W_in.device, module.W_in.dtype
+        out = np.empty((len(X), module.arch.n_outputs))
+        with torch_state(self.n_threads, None, device), torch.inference_mode():
+            source = make_source(X, self._x_scaler, dtype, device)
+            for rows, n_real in chunks(source, PREDICT_CHUNK):
+                batch = self.net_.infer(*source.take(rows))
+                out[rows[:n_real]] = batch[:n_real].double().cpu().numpy()
+        return out
+
+    def _layer_traces(self, X):
+        """Per chunk of sequences, the :class:`LayerTrace` of every layer, in float64."""
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        source = make_source(X, self._x_scaler, torch.float64, torch.device("cpu"))
+        with torch_state(self.n_threads, None, torch.device("cpu")):
+            yield from _traces(self.net_.module_, source, np.arange(len(X)))
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "net_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    # -- pickling: plain numpy and builtins, whatever the device was -----------------------------
+
+    def __getstate__(self):
+        state = dict(super().__getstate__())
+        if "net_" in state:
+            net = state.pop("net_")
+            state["_net_state"] = {
+                "arch": asdict(net.module_.arch),
+                "loss": net.criterion_.kind,
+                "dtype": str(net.module_.W_in.dtype).removeprefix("torch."),
+                "settings": {
+                    name: getattr(net, name)
+                    for name in (
+                        "solver",
+                        "lr",
+                        "batch_size",
+                        "weight_decay",
+                        "learning_rate",
+                        "autocast",
+                        "device",
+                        "verbose",
+                    )
+                },
+                **net_state(net, with_optimizer=self.warm_start),
+            }
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        saved = state.pop("_net_state", None)
+        super().__setstate__(state)
+        if saved is None:
+            return
+        device = available_device(saved["settings"]["device"])
+        module = ResidualTransformer(Architecture(**saved["arch"]))
+        settings = {**saved["settings"], "device": str(device)}
+        module = module.to(getattr(torch, saved["dtype"]))
+        self.net_ = restore_net(
+            make_net(module, saved["loss"], settings, self.callbacks or ()), saved
+        )
+        self.device_ = str(device)
+
+
+def _traces(module, source, rows):
+    """Float64 layer traces of some rows of a source, on the CPU, a chunk at a time."""
+    arch, state = module.arch, module.state_dict()
+    exact = ResidualTransformer(arch).double()
+    exact.load_state_dict(state)
+    exact.eval()
+    for start in range(0, len(rows), PREDICT_CHUNK):
+        x, mask = source.take(rows[start : start + PREDICT_CHUNK])
+        with torch.inference_mode():
+            layers = exact.traces(x.double().cpu(), None if mask is None else mask.cpu())
+        mask = None if mask is None else mask.cpu().numpy()
+        yield [LayerTrace(*(part.numpy() for part in layer), mask) for layer in layers]

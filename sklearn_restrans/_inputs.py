@@ -1,0 +1,191 @@
+"""What may be passed to the estimators, and the sentences for what may not."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from ._compat import _check_sample_weight, _num_samples
+from ._data import SequenceView
+
+_KINDS = {
+    "table": "2-D table",
+    "window": "2-D array cut into windows",
+    "sequence": "3-D array or SequenceView of sequences",
+}
+
+
+def _ndim(X):
+    """Number of axes, without converting a list of lists."""
+    if hasattr(X, "shape"):
+        return len(X.shape)
+    ndim = 0
+    while isinstance(X, list | tuple) and len(X):
+        X, ndim = X[0], ndim + 1
+    return ndim + (len(X.shape) if hasattr(X, "shape") else 0)
+
+
+def _check_lengths(X):
+    """Refuse a list of sequences of unequal length, which numpy would call inhomogeneous."""
+    lengths = {len(sequence) for sequence in X} if isinstance(X, list | tuple) else ()
+    if len(lengths) > 1:
+        raise ValueError(
+            f"X holds sequences of {min(lengths)} to {max(lengths)} tokens; pad the shorter ones "
+            "at the end with tokens that are NaN in every channel."
+        )
+
+
+class InputChecks:
+    """Validation of X, weights, splits and residual_beta; mixed into the estimators."""
+
+    # Whether a validation part keeps the proportions of the classes.
+    _stratify = False
+
+    def _check_X(self, X, reset):
+        """A validated X: table (n, f), 3-D array (n, T, f) or SequenceView."""
+        window, dilation = (self.window, self.dilation) if reset else self._windowing
+        if window is None and dilation != 1:
+            raise ValueError(
+                f"dilation={dilation} has a meaning for window=... only; set window, or use "
+                "SequenceView(..., dilation=...)."
+            )
+        if isinstance(X, SequenceView):
+            check_array(X.series, dtype="numeric", estimator=self, input_name="X")
+            if not len(X):
+                raise ValueError(f"Found a SequenceView with 0 sample(s) (shape={X.shape}).")
+            kind = "sequence"
+        elif _ndim(X) > 2:
+            _check_lengths(X)
+            X = check_array(
+                X,
+                dtype=[np.float64, np.float32],
+                allow_nd=True,
+                ensure_2d=False,
+                ensure_all_finite="allow-nan",
+                estimator=self,
+                input_name="X",
+            )
+            if X.ndim > 3:
+                raise ValueError(f"X has {X.ndim} axes; a table has 2, an array of sequences 3.")
+            if 0 in X.shape:
+                raise ValueError(f"X has shape {X.shape}: 0 tokens or 0 feature(s) in a sequence.")
+            kind = "sequence"
+        else:
+            X = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset)
+            kind = "table" if window is None else "window"
+        if kind == "sequence":
+            self._check_sequences(X, window, reset)
+        if not reset and kind != self._input_kind:
+            raise ValueError(
+                f"X is a {_KINDS[kind]}, but {type(self).__name__} was fitted on a "
+                f"{_KINDS[self._input_kind]}; pass the same kind."
+            )
+        if reset:
+            self._input_kind, self._windowing = kind, (window, dilation)
+        if kind == "window":
+            if reset and window > len(X):
+                raise ValueError(
+                    f"window={window} is longer than the {len(X)} rows of X; use a window of "
+                    f"at most {len(X)}, or pass more rows."
+                )
+            X = SequenceView(X, np.arange(len(X)), window, dilation=dilation)
+        if kind == "sequence" and reset:
+            self._n_tokens = X.shape[1]
+        return X
+
+    def _check_sequences(self, X, window, reset):
+        if window is not None:
+            raise ValueError(
+                f"window={window} cuts windows out of 2-D rows, but X is already 3-D with "
+                f"shape {X.shape}; set window=None."
+            )
+        n_tokens, n_features = X.shape[1:]
+        if reset:
+            self.n_features_in_ = n_features
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            return
+        if self._input_kind != "sequence":
+            return
+        if n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {n_features} channels (features), but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} channels as input."
+            )
+        if n_tokens != self._n_tokens:
+            raise ValueError(
+                f"X has sequences of {n_tokens} tokens, but {type(self).__name__} was fitted on "
+                f"{self._n_tokens}; pad shorter ones with NaN tokens at the end, cut longer ones."
+            )
+
+    def _check_weight(self, sample_weight, X):
+        if sample_weight is None:
+            return None
+        probe = np.empty((_num_samples(X), 0))
+        weight = _check_sample_weight(
+            sample_weight, probe, dtype=np.float64, ensure_non_negative=True
+        )
+        if not weight.any():
+            raise ValueError("sample_weight is zero for every sample; there is nothing to fit.")
+        return weight
+
+    def _split(self, X, y, weight, seed, X_val):
+        """Rows to train on and rows to validate on; a zero weight leaves a row out of both."""
+        rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0)
+        if X_val is not None or not self.early_stopping:
+            return rows, rows[:0]
+        n_valid = int(np.ceil(self.validation_fraction * len(rows)))
+        if isinstance(X, SequenceView):
+            # Time order: train on windows that end before the first row of a validation window.
+            rows = rows[np.argsort(X.ends[rows], kind="stable")]
+            valid_rows = rows[len(rows) - n_valid :]
+            starts = X.ends[valid_rows] - (X.window - 1) * X.dilation
+            if X.first is not None:
+                starts = np.maximum(starts, X.first[X.ends[valid_rows]])
+            train_rows = rows[X.ends[rows] < starts.min()]
+        else:
+            try:
+                train_rows, valid_rows = train_test_split(
+                    rows,
+                    test_size=n_valid,
+                    random_state=seed,
+                    stratify=y[rows] if self._stratify else None,
+                )
+            except ValueError as error:
+                raise ValueError(f"early_stopping=True cannot set aside rows: {error}") from None
+        if len(train_rows) < 1 or len(valid_rows) < 2:
+            raise ValueError(
+                f"early_stopping=True with validation_fraction={self.validation_fraction} leaves "
+                f"{len(train_rows)} training and {len(valid_rows)} validation rows of {len(rows)}; "
+                "at least 1 and 2 are needed: change validation_fraction, pass X_val and y_val, or "
+                "set early_stopping=False."
+            )
+        return np.sort(train_rows), np.sort(valid_rows)
+
+    def _scaling_rows(self, X, rows, weight):
+        """Rows (N, f) and weights whose statistics scale the inputs: the training part only."""
+        if isinstance(X, SequenceView):
+            return X.series[: X.ends[rows].max() + 1], None
+        if X.ndim == 2:
+            return X[rows], weight
+        flat = X[rows].reshape(-1, X.shape[2])
+        return flat, None if weight is None else np.repeat(weight, X.shape[1])
+
+    def _beta(self, n_layers):
+        """residual_beta as an array (n_layers, 2): a number, a pair, or every value."""
+        value = self.residual_beta
+        allowed = (
+            "residual_beta must be a number >= 0, a pair (attention, ffn), or an array of shape "
+            f"(n_layers, 2) = ({n_layers}, 2)"
+        )
+        try:
+            beta = np.asarray(value, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"{allowed}; got {value!r}.") from None
+        if beta.shape not in ((), (2,), (n_layers, 2)):
+            raise ValueError(f"{allowed}; got shape {beta.shape}.")
+        if not np.isfinite(beta).all() or (beta < 0).any():
+            raise ValueError(f"{allowed}, finite and not negative; got {value!r}.")
+        return np.broadcast_to(beta, (n_layers, 2)).copy()

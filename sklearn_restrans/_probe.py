@@ -1,0 +1,234 @@
+"""Measures a probe set of sequences, layer by layer, chunk by chunk, in float64.
+
+:func:`measure` turns the :class:`LayerTrace` of every layer into the plain arrays that
+`conditioning.Conditioning` stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from . import _linalg
+from ._linalg import StreamingQR, kth_singular_value, numerical_rank, rank_collapse
+
+# Matrices measured before and after the residual, with the field of LayerTrace that holds them.
+MATRICES = {"attention": "attention", "Z": "output"}
+# Quantiles over sequences of each sequence's own smallest singular value.
+QUANTILES = {"min": 0.0, "q25": 0.25, "median": 0.5, "q75": 0.75, "max": 1.0}
+# Scalars of the softmax matrices.
+SOFTMAX_QUANTITIES = (
+    *("attention_entropy", "attention_sigma_min", "attention_effective_rank"),
+    *("score_std", "n_argmax_keys"),
+)
+# Cost (sum of h T^3) up to which the T x T attention matrices of a probe are decomposed: 64
+# matrices of T = 144, 60 ms on one core, as much as all other quantities together.
+_ATTENTION_SVD_BUDGET = 64 * 144**3
+
+
+class LayerTrace(NamedTuple):
+    """What one layer computed on n sequences of T tokens of width d, in float64.
+
+    Arrays in float32 are taken too; ranks then use float32's eps.
+
+    Attributes
+    ----------
+    inputs : ndarray of shape (n, T, d)
+        X, the layer's input.
+    attention : ndarray of shape (n, T, d)
+        Attn(X), before the residual is added.
+    output : ndarray of shape (n, T, d)
+        Z = Attn(X) + beta X.
+    weights : ndarray of shape (n, h, T, T) or None
+        Softmax matrices of the h heads, queries in rows; 0 at masked keys.
+    mask : bool ndarray of shape (n, T) or None
+        True for real tokens; None if all are.
+    """
+
+    inputs: np.ndarray
+    attention: np.ndarray
+    output: np.ndarray
+    weights: np.ndarray | None = None
+    mask: np.ndarray | None = None
+
+
+def measure(
+    chunks: Iterable[Sequence[LayerTrace]],
+) -> tuple[dict[str, int], dict[str, np.ndarray]]:
+    """Read the chunks once; return the probe's size and one array over layers per quantity."""
+    layers: list[_LayerMeasurement] = []
+    for chunk in chunks:
+        traces = list(chunk)
+        if not all(isinstance(trace, LayerTrace) for trace in traces):
+            raise TypeError("each chunk must be a list of LayerTrace, one a layer.")
+        layers = layers or [_LayerMeasurement(k, trace) for k, trace in enumerate(traces)]
+        if len(traces) != len(layers):
+            raise ValueError(f"a chunk has {len(traces)} layers, the first had {len(layers)}.")
+        for layer, trace in zip(layers, traces, strict=True):
+            layer.update(trace)
+    if not layers or not layers[0].qr["Z"].n_rows:
+        raise ValueError("the probe set is empty; pass at least one sequence.")
+    qr = layers[0].qr["Z"]
+    probe = {"n_layers": len(layers), "n_sequences": layers[0].n_sequences}
+    probe |= {"n_rows": qr.n_rows, "d_model": qr.n_columns, "n_tokens": layers[0].n_tokens}
+    results = [layer.result() for layer in layers]
+    return probe, {name: np.stack([r[name] for r in results]) for name in results[0]}
+
+
+class _LayerMeasurement:
+    """Quantities of one layer, gathered over chunks of sequences."""
+
+    def __init__(self, index: int, trace: LayerTrace) -> None:
+        self.index = index
+        self.n_sequences = self.n_tokens = 0
+        d = (0, *np.shape(trace.inputs))[-1]
+        self.qr = {of: StreamingQR(d) for of in ("inputs", *MATRICES)}
+        self.sigma: dict[str, list[np.ndarray]] = {of: [] for of in MATRICES}
+        self.collapse: dict[str, list[np.ndarray]] = {of: [] for of in MATRICES}
+        self.softmax = _SoftmaxMeasurement()
+
+    def update(self, trace: LayerTrace) -> None:
+        trace = self._checked(trace)
+        dtype = trace.inputs.dtype
+        self.dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)  # integers are exact
+        self.n_sequences += len(trace.inputs)
+        self.n_tokens = max(self.n_tokens, trace.inputs.shape[1])
+        for group in _unpadded(trace):
+            X = self._finite(group, "inputs")
+            rank = numerical_rank(_svd(X), X.shape[1:], dtype=self.dtype)
+            self._stack("inputs", X)
+            for of, field in MATRICES.items():
+                matrices = self._finite(group, field)
+                self._stack(of, matrices)
+                self.sigma[of].append(kth_singular_value(_svd(matrices), rank))
+                self.collapse[of].append(rank_collapse(matrices))
+            if group.weights is not None:
+                self.softmax.update(self._finite(group, "weights").astype(np.float64, copy=False))
+
+    def _finite(self, group: LayerTrace, field: str) -> np.ndarray:
+        ndim = 4 if field == "weights" else 3
+        return _linalg.finite_real(getattr(group, field), f"{field} of layer {self.index}", ndim)
+
+    def _stack(self, of: str, matrices: np.ndarray) -> None:
+        self.qr[of].update(matrices.reshape(-1, matrices.shape[-1]))
+
+    def result(self) -> dict[str, np.ndarray]:
+        shape = self.qr["Z"].n_rows, self.qr["Z"].n_columns
+        inputs = self.qr["inputs"].singular_values()
+        result = {"input_rank": numerical_rank(inputs, shape, dtype=self.dtype)}
+        for of in MATRICES:
+            s = self.qr[of].singular_values()
+            result[f"{of}.singular_values"] = _padded(s, shape[1])
+            result[f"{of}.numerical_rank"] = numerical_rank(s, shape, dtype=self.dtype)
+            result[f"{of}.rank_collapse"] = np.median(np.concatenate(self.collapse[of]))
+            result[f"{of}.sequence_sigma_min"] = np.quantile(
+                np.concatenate(self.sigma[of]), list(QUANTILES.values())
+            )
+        return result | self.softmax.result(self.n_tokens)
+
+    def _checked(self, trace: LayerTrace) -> LayerTrace:
+        """Check shapes; values are checked later, without the padding."""
+        trace = LayerTrace._make(None if a is None else np.asarray(a) for a in trace)
+        d, where = self.qr["Z"].n_columns, f"of layer {self.index}"
+        n, T, _ = (*trace.inputs.shape, 0, 0, 0)[:3]
+        if not trace.inputs.shape == trace.attention.shape == trace.output.shape == (n, T, d):
+            raise ValueError(
+                f"inputs, attention and output {where} must have one shape (n, T, d), d = {d} as "
+                f"in the first chunk; got {[array.shape for array in trace[:3]]}."
+            )
+        weights, mask = trace.weights, trace.mask
+        if weights is not None and (
+            weights.ndim != 4 or (len(weights), *weights.shape[2:]) != (n, T, T)
+        ):
+            raise ValueError(
+                f"weights {where} must be (n, h, T, T) = ({n}, h, {T}, {T}), got {weights.shape}."
+            )
+        if mask is not None and (
+            mask.dtype != bool or mask.shape != (n, T) or not mask.any(axis=1).all()
+        ):
+            raise ValueError(
+                f"mask {where} must be boolean of shape {(n, T)} with at least one real token "
+                f"(True) a row, got {mask.dtype} of shape {mask.shape}."
+            )
+        return trace
+
+
+def _svd(matrices: np.ndarray) -> np.ndarray:
+    """Singular values of each matrix of a stack (n, T, d), in float64."""
+    return np.linalg.svd(matrices.astype(np.float64, copy=False), compute_uv=False)
+
+
+def _unpadded(trace: LayerTrace) -> Iterator[LayerTrace]:
+    """Split into groups of sequences of equal length that hold real tokens alone."""
+    if trace.mask is None or trace.mask.all():
+        yield trace
+        return
+    lengths = trace.mask.sum(axis=1)
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        real = np.nonzero(trace.mask[rows])[1].reshape(len(rows), length)
+        weights = trace.weights
+        if weights is not None:  # (g, h, T, T) -> (g, h, length, length)
+            weights = np.take_along_axis(weights[rows], real[:, None, :, None], axis=2)
+            weights = np.take_along_axis(weights, real[:, None, None, :], axis=3)
+        inputs, attention, output = (array[rows[:, None], real] for array in trace[:3])
+        yield LayerTrace(inputs, attention, output, weights)
+
+
+class _SoftmaxMeasurement:
+    """Quantities of the softmax matrices of one layer, gathered over chunks."""
+
+    def __init__(self) -> None:
+        self.totals = dict.fromkeys(("attention_entropy", "score_std", "n_argmax_keys"), 0.0)
+        self.n_matrices = self.n_rows = self.cost = 0
+        self.spectra: list[np.ndarray] = []
+
+    def update(self, weights: np.ndarray) -> None:
+        """Add matrices P of shape (n, h, T, T).
+
+        Formulas: row entropy -sum_j p_j log p_j; the scores of a row are log p up to a constant,
+        so their standard deviation is that of log p over the keys with p > 0.
+        """
+        n, n_heads, T, _ = weights.shape
+        positive = weights > 0
+        log = np.log(weights, out=np.zeros_like(weights), where=positive)
+        n_keys = np.maximum(positive.sum(axis=-1), 1)
+        deviation = np.where(positive, log - (log.sum(axis=-1) / n_keys)[..., None], 0.0)
+        chosen = np.zeros(weights.shape[:3], dtype=bool)
+        np.put_along_axis(chosen, weights.argmax(axis=-1), True, axis=-1)
+        self.totals["attention_entropy"] -= float((weights * log).sum())
+        self.totals["score_std"] += float(np.sqrt((deviation**2).sum(axis=-1) / n_keys).sum())
+        self.totals["n_argmax_keys"] += int(chosen.sum())
+        self.n_matrices += n * n_heads
+        self.n_rows += n * n_heads * T
+        affordable = (_ATTENTION_SVD_BUDGET - self.cost) // (n_heads * T**3)
+        taken = weights[: max(affordable, 0 if self.spectra else 1)]
+        if len(taken):
+            self.cost += len(taken) * n_heads * T**3
+            s = np.linalg.svd(taken, compute_uv=False)
+            self.spectra.append(s.reshape(-1, T))
+
+    def result(self, n_tokens: int) -> dict[str, np.ndarray]:
+        if not self.spectra:
+            return {name: np.asarray(np.nan) for name in SOFTMAX_QUANTITIES} | {
+                "attention_singular_values": np.full(n_tokens, np.nan)
+            }
+        counts = {"n_argmax_keys": self.n_matrices}
+        result = {k: np.asarray(v / counts.get(k, self.n_rows)) for k, v in self.totals.items()}
+        smallest = np.concatenate([s[:, -1] for s in self.spectra])
+        ranks = np.concatenate([_linalg.effective_rank(s) for s in self.spectra])
+        longest = max(s.shape[1] for s in self.spectra)
+        spectrum = np.nanmedian(np.concatenate([_padded(s, longest) for s in self.spectra]), axis=0)
+        return result | {
+            "attention_sigma_min": np.median(smallest),
+            "attention_effective_rank": np.median(ranks),
+            "attention_singular_values": _padded(spectrum, n_tokens),
+        }
+
+
+def _padded(s: np.ndarray, length: int) -> np.ndarray:
+    """Append nan along the last axis up to `length`."""
+    width = [(0, 0)] * (s.ndim - 1) + [(0, length - s.shape[-1])]
+    return np.pad(s, width, constant_values=np.nan)

@@ -1,0 +1,411 @@
+"""The training loop: skorch's NeuralNet over whole in-memory batches. Only this file knows skorch.
+
+skorch keeps the net, the optimiser, the history and the callbacks; what is replaced is the path a
+batch takes: no Dataset, no DataLoader, no host synchronisation between two steps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import warnings
+
+import numpy as np
+import torch
+from skorch import NeuralNet
+from skorch.callbacks import (
+    BatchScoring,
+    Callback,
+    EarlyStopping,
+    EpochScoring,
+    EpochTimer,
+    PrintLog,
+)
+from skorch.history import History
+from skorch.utils import TeeGenerator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ._core import ResidualTransformer
+from ._fast import forward
+
+# Sequences per backward pass on the CPU: a larger batch is accumulated over passes of this size,
+# whose activations stay in the cache (benchmarks/bench_fit.py, "micro-batch").
+_MICRO_BATCH = 64
+
+# Sequences per forward pass without gradients. A constant: matrix kernels choose by shape, so rows
+# are equal to the bit only when they always travel in chunks of one size.
+PREDICT_CHUNK = 64
+
+_OPTIMIZERS = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+    "gd": torch.optim.SGD,
+}
+
+
+class DivergenceError(FloatingPointError):
+    """Training left the finite numbers.
+
+    Parameters
+    ----------
+    message : str
+        What became infinite, when, and what to lower.
+
+    Examples
+    --------
+    >>> from sklearn_restrans import DivergenceError, ResidualTransformerRegressor
+    >>> model = ResidualTransformerRegressor(solver="sgd", learning_rate_init=1e6, random_state=0)
+    >>> try:
+    ...     model.fit([[0.0], [1.0], [3.0]], [0.0, 1.0, 2.0])
+    ... except DivergenceError as error:
+    ...     print("learning_rate_init" in str(error))
+    True
+    """
+
+    def __init__(self, message):
+        super().__init__(message)
+
+
+class StopTraining(Exception):
+    """Raised by the stop rule at the end of an epoch; ends the loop, never reaches the user."""
+
+
+class SampleLoss(nn.Module):
+    """Loss of every sample, (*K, n), a mean over its outputs.
+
+    Shape: output (*K, n, c); target (n, c), or class numbers (n,) for "log_loss".
+    """
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        if self.kind == "log_loss":
+            log_p = output.log_softmax(-1)
+            index = target.expand(output.shape[:-1])[..., None]
+            return -log_p.gather(-1, index).squeeze(-1)
+        difference = output - target
+        if self.kind == "squared_error":
+            return difference.square().mean(-1)
+        if self.kind == "absolute_error":
+            return difference.abs().mean(-1)
+        zero = torch.zeros_like(difference)
+        return F.huber_loss(difference, zero, reduction="none").mean(-1)
+
+
+class TrainingSet:
+    """A source of sequences with targets and weights, and the rows of it that are trained on."""
+
+    def __init__(self, source, target, weight, rows):
+        self.source, self.target, self.weight, self.rows = source, target, weight, rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def batch(self, positions):
+        """(x, mask), target and weight of some of the rows; positions count within ``rows``."""
+        x, mask = self.source.take(self.rows[positions])
+        index = torch.as_tensor(positions, device=self.target.device)
+        weight = None if self.weight is None else self.weight.index_select(0, index)
+        return (x, mask), self.target.index_select(0, index), weight
+
+
+class Net(NeuralNet):
+    """skorch's net, fed from a :class:`TrainingSet`; its ``module_`` is the fitted model."""
+
+    def __init__(
+        self,
+        module,
+        criterion,
+        *,
+        solver="adamw",
+        weight_decay=0.0,
+        learning_rate="constant",
+        autocast=False,
+        generator=None,
+        **kwargs,
+    ):
+        self.solver = solver
+        self.weight_decay = weight_decay
+        self.learning_rate = learning_rate
+        self.autocast = autocast
+        self.generator = generator
+        # An epoch timer is all that is taken of skorch's defaults: no printing, no hold-out.
+        super().__init__(module, criterion, train_split=None, **kwargs)
+
+    @property
+    def _default_callbacks(self):
+        return [("epoch_timer", EpochTimer())]
+
+    def initialize_optimizer(self, triggered_directly=None):
+        """One optimiser; only weight matrices decay, as usual for Transformers."""
+        matrices, others = [], []
+        for name, parameter in self.module_.named_parameters():
+            (matrices if name.rpartition(".")[2].startswith("W_") else others).append(parameter)
+        groups = [{"params": matrices, "weight_decay": self.weight_decay}, {"params": others}]
+        self.optimizer_ = _OPTIMIZERS[self.solver](groups, lr=self.lr, weight_decay=0.0, fused=True)
+        self.scheduler_ = None
+        return self
+
+    def infer(self, x, mask=None, **_):
+        if not self.autocast:
+            return forward(self.module_, x, mask)
+        with torch.autocast(torch.device(self.device).type, torch.bfloat16):
+            return forward(self.module_, x, mask).float()
+
+    def get_split_datasets(self, X, y=None, **_):
+        return X, self.valid_set
+
+    def get_iterator(self, dataset, training=False):
+        return dataset if isinstance(dataset, TrainingSet) else super().get_iterator(dataset)
+
+    def schedule(self, n_samples, epochs):
+        """Attach the step-size schedule for a whole call to fit."""
+        self.scheduler_ = None
+        if self.learning_rate == "one_cycle":
+            steps = epochs * -(-n_samples // self.batch_size)
+            with warnings.catch_warnings():
+                # torch warns that the step order cannot be checked for a re-used optimiser
+                warnings.simplefilter("ignore", UserWarning)
+                self.scheduler_ = torch.optim.lr_scheduler.OneCycleLR(
+                    self.optimizer_, self.lr, total_steps=steps, cycle_momentum=False
+                )
+
+    def notify(self, method_name, **kwargs):
+        """Call every callback; the end that skorch's EarlyStopping asks for is no Ctrl-C."""
+        getattr(self, method_name)(self, **kwargs)
+        for _, callback in self.callbacks_:
+            try:
+                getattr(callback, method_name)(self, **kwargs)
+            except KeyboardInterrupt:
+                if isinstance(callback, EarlyStopping):
+                    raise StopTraining from None
+                raise
+
+    def run_single_epoch(self, iterator, training, prefix, step_fn, **_):
+        """One pass over the data; the mean loss is fetched from the device once."""
+        if iterator is None:
+            return
+        self.module_.train(training)
+        if not training:
+            self.history.record(prefix + "_loss", self.evaluate(iterator))
+            return
+        n = len(iterator)
+        if self.solver == "gd":
+            order = np.arange(n)
+        else:
+            order = torch.randperm(n, generator=self.generator).numpy()
+        total = 0.0
+        for start in range(0, n, self.batch_size):
+            positions = order[start : start + self.batch_size]
+            self.notify("on_batch_begin", batch=positions, training=True)
+            loss = step_fn((iterator, positions))
+            self.notify("on_batch_end", batch=positions, training=True, loss=loss)
+            total = total + loss
+        self.history.record(prefix + "_loss", float(total) / n)
+        self.history.record("learning_rate", self.optimizer_.param_groups[0]["lr"])
+
+    def train_step(self, batch, **_):
+        """One step of the optimiser on one batch; returns the summed loss, still on the device."""
+        data, positions = batch
+        self.optimizer_.zero_grad(set_to_none=True)
+        on_cpu = torch.device(self.device).type == "cpu"
+        size = _MICRO_BATCH if on_cpu else len(positions)
+        total = 0.0
+        for start in range(0, len(positions), size):
+            x, target, weight = data.batch(positions[start : start + size])
+            loss = self.criterion_(self.infer(*x), target)
+            loss = (loss if weight is None else loss * weight).sum()
+            (loss / len(positions)).backward()
+            total = total + loss.detach()
+        parameters = TeeGenerator(self.module_.named_parameters())
+        self.notify("on_grad_computed", named_parameters=parameters, batch=positions, training=True)
+        self.optimizer_.step()
+        if self.scheduler_ is not None:
+            self.scheduler_.step()
+        return total
+
+    def evaluate(self, data):
+        """Weighted mean loss over a set, in eval mode, one forward pass over it."""
+        total, weights = 0.0, 0.0
+        self.module_.eval()
+        with torch.inference_mode():
+            for start in range(0, len(data), PREDICT_CHUNK):
+                positions = np.arange(start, min(start + PREDICT_CHUNK, len(data)))
+                x, target, weight = data.batch(positions)
+                loss = self.criterion_(self.infer(*x), target)
+                total = total + (loss if weight is None else loss * weight).sum()
+                weights = weights + (len(positions) if weight is None else weight.sum())
+        return float(total) / float(weights)
+
+    def get_params(self, deep=True, **kwargs):
+        # The generator is state of one fit, not a parameter; it cannot be copied by repr or clone.
+        params = super().get_params(deep, **kwargs)
+        params.pop("generator", None)
+        return params
+
+
+class StopRule(Callback):
+    """Watches one loss: stops when it no longer falls, and keeps the best weights if asked.
+
+    ``patience`` None never stops. The watched loss is the validation loss where there is one.
+    """
+
+    def __init__(self, monitor, patience, tol, keep_best, advice):
+        self.monitor, self.patience, self.tol = monitor, patience, tol
+        self.keep_best, self.advice = keep_best, advice
+
+    def on_train_begin(self, net, **_):
+        self.best_, self.best_epoch_, self.best_weights_ = np.inf, 0, None
+        self.reference_, self.since_ = np.inf, 0
+        self.start_ = len(net.history)
+
+    def on_epoch_end(self, net, **_):
+        row = net.history[-1]
+        epoch = len(net.history) - self.start_
+        for name in ("train_loss", self.monitor):
+            if not np.isfinite(row[name]):
+                raise DivergenceError(
+                    f"the {name.replace('_', ' ')} became {row[name]} in epoch {epoch}: training "
+                    f"diverged. {self.advice}"
+                )
+        loss = row[self.monitor]
+        if loss < self.best_:
+            self.best_, self.best_epoch_ = loss, epoch
+            if self.keep_best:
+                self.best_weights_ = copy.deepcopy(net.module_.state_dict())
+        self.since_ = 0 if loss < self.reference_ - self.tol else self.since_ + 1
+        self.reference_ = min(self.reference_, loss)
+        if self.patience is not None and self.since_ >= self.patience:
+            raise StopTraining
+
+
+class EpochHook(Callback):
+    """Calls ``hook(epoch)`` after every ``interval``-th epoch."""
+
+    def __init__(self, hook, interval):
+        self.hook, self.interval = hook, interval
+
+    def on_epoch_end(self, net, **_):
+        if len(net.history) % self.interval == 0:
+            self.hook(len(net.history))
+
+
+def make_net(module: ResidualTransformer, loss: str, settings: dict, callbacks=()) -> Net:
+    """An initialised net; ``settings`` are solver, lr, batch_size, ... as plain values."""
+    for callback in callbacks:
+        _check_callback(callback)
+    net = Net(module, SampleLoss(loss), callbacks=list(callbacks), **settings)
+    with contextlib.redirect_stdout(None):
+        return net.initialize()
+
+
+def _check_callback(entry) -> None:
+    """Refuse what is no skorch callback, and those that need skorch's own batches."""
+    callback = entry[1] if isinstance(entry, tuple) and len(entry) == 2 else entry
+    kind = callback if isinstance(callback, type) else type(callback)
+    if not issubclass(kind, Callback):
+        raise TypeError(f"callbacks must hold skorch callbacks, got {entry!r}.")
+    if issubclass(kind, EpochScoring | BatchScoring):
+        raise ValueError(
+            f"callbacks holds {kind.__name__}, which needs the batches of a skorch data loader; "
+            "pass X_val and y_val to fit and read validation_scores_."
+        )
+
+
+def train(net: Net, data: TrainingSet, valid: TrainingSet | None, epochs: int, rule: StopRule):
+    """Run the loop to its end or to the stop rule; returns the best epoch (1-based).
+
+    Raises
+    ------
+    DivergenceError
+        If a loss or a weight is not finite.
+    """
+    net.valid_set = valid
+    net.schedule(len(data), epochs)
+    start = len(net.history)
+    net.notify("on_train_begin", X=data, y=None)
+    # skorch would swallow KeyboardInterrupt in partial_fit; fit_loop lets Ctrl-C through.
+    with contextlib.suppress(StopTraining):
+        net.fit_loop(data, epochs=epochs)
+    net.notify("on_train_end", X=data, y=None)
+    net.valid_set = None
+    net.module_.eval()
+    if rule.best_weights_ is not None:
+        net.module_.load_state_dict(rule.best_weights_)
+        rule.best_weights_ = None
+        return start + rule.best_epoch_
+    if not all(bool(p.isfinite().all()) for p in net.module_.parameters()):
+        raise DivergenceError(f"a weight is not finite after the last step. {rule.advice}")
+    return len(net.history)
+
+
+def net_state(net: Net, with_optimizer: bool) -> dict:
+    """Weights, and optimiser state if asked, as numpy arrays: no tensor, no device, no skorch.
+
+    Copies: what the net learns later does not change them.
+    """
+    state = {
+        "weights": _to_numpy(net.module_.state_dict()),
+        "history": [dict(row) for row in net.history.to_list()],
+    }
+    if with_optimizer:
+        state["optimizer"] = _to_numpy(net.optimizer_.state_dict())
+    return state
+
+
+def restore_net(net: Net, state: dict) -> Net:
+    """Fill an initialised net with what :func:`net_state` returned."""
+    net.module_.load_state_dict({k: torch.as_tensor(v) for k, v in state["weights"].items()})
+    net.module_.eval()
+    history = History()
+    history.extend(copy.deepcopy(state["history"]))
+    net.history_ = history
+    if "optimizer" in state:
+        net.optimizer_.load_state_dict(_to_torch(state["optimizer"]))
+    return net
+
+
+def continue_net(net: Net, old: Net) -> Net:
+    """Give a new net the weights, history and, for the same solver, optimiser state of ``old``.
+
+    The new net's step size, weight decay and fixed beta hold.
+    """
+    groups = [
+        {k: group[k] for k in ("lr", "weight_decay")} for group in net.optimizer_.param_groups
+    ]
+    beta = net.module_.beta.detach().clone()
+    restore_net(net, net_state(old, with_optimizer=net.solver == old.solver))
+    for group, settings in zip(net.optimizer_.param_groups, groups, strict=True):
+        group.update(settings)
+    if not net.module_.arch.learn_beta:
+        net.module_.beta.copy_(beta)
+    return net
+
+
+def _to_numpy(value):
+    if isinstance(value, Tensor):
+        return value.detach().cpu().numpy().copy()
+    if isinstance(value, dict):
+        return {k: _to_numpy(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_to_numpy(v) for v in value]
+    return value
+
+
+def _to_torch(value):
+    if isinstance(value, np.ndarray | np.generic):
+        return torch.tensor(value)  # a copy: the optimiser works in place
+    if isinstance(value, dict):
+        return {k: _to_torch(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_to_torch(v) for v in value]
+    return value
+
+
+def print_log():
+    """skorch's table of losses, one row an epoch, for ``verbose``."""
+    return PrintLog()

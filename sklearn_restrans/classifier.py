@@ -1,0 +1,337 @@
+"""The classifier: its losses, its label coding and its output; the rest is in ``_base``."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from ._base import BaseResidualTransformer
+from ._compat import StrOptions, _check_y
+
+__all__ = ["ResidualTransformerClassifier"]
+
+
+class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
+    """Classification with a residual Transformer: Z = Attn(X) + beta X.
+
+    Inputs are standardised inside ``fit``; labels may be strings, booleans or integers. After it,
+    ``conditioning_`` says how well conditioned the attention output is and ``convergence_`` how
+    fast training converged.
+
+    Parameters
+    ----------
+    residual_beta : float, pair of float or array-like of shape (n_layers, 2), default=1.0
+        Residual coefficient beta >= 0 of Z = Attn(X) + beta X: a number for every residual, a pair
+        (attention, ffn) for every layer, or each value. 1 is the usual residual connection, 0 none.
+    learn_beta : bool, default=False
+        Train beta, starting from ``residual_beta``.
+    n_layers : int, default=1
+        Number of layers L.
+    d_model : int, default=32
+        Width d of a token.
+    n_heads : int, default=1
+        Attention heads; a divisor of ``d_model``. One head is the paper's layer.
+    d_ff : int, default=None
+        Width m of the feed-forward part; None is ``2 * d_model``.
+    activation : {"relu", "gelu", "tanh"}, default="relu"
+        Activation phi of the feed-forward part.
+    norm : {"pre", "post"} or None, default=None
+        Layer normalisation before or after each part; None, the paper's model, has none.
+    dropout : float, default=0.0
+        Dropout on Attn(X) and phi(Z W_1) while training, in [0, 1).
+    positions : {"learned", "sinusoidal"} or None, default="learned"
+        Position vectors added to the tokens. In a table they tell the columns apart.
+    readout : {"auto", "last", "mean"}, default="auto"
+        Token read out. "auto": the last of a window, the mean for tables and
+        sequences.
+    init : {"gaussian", "orthogonal", "zero_unembedding"}, default="gaussian"
+        Start of the weights: N(0, 1 / fan_in); orthonormal; or Gaussian with W_U = 0, so that the
+        loss starts equal for every beta.
+    window : int, default=None
+        Lookback window over the time-ordered rows of a 2-D X; None takes a 2-D X as a table.
+    dilation : int, default=1
+        Distance in rows between two tokens of a window.
+    solver : {"adamw", "adam", "sgd", "gd"}, default="adamw"
+        Optimiser; "sgd" has no momentum, "gd" is full-batch gradient descent.
+    learning_rate_init : float, default=5e-3
+        Step size, for the loss as ``loss_curve_`` has it.
+    batch_size : int, default=64
+        Sequences per step; "gd" takes all.
+    max_iter : int, default=20
+        Number of epochs.
+    weight_decay : float, default=0.01
+        Decay of the weight matrices (decoupled for "adamw", L2 otherwise).
+    loss : {"log_loss", "squared_error"}, default="log_loss"
+        Cross-entropy, or the squared error to one-hot targets, as the paper has it.
+    early_stopping : bool, default=False
+        Set aside ``validation_fraction`` of the rows (the last ones for windows), stop when their
+        loss no longer falls, and keep the best epoch. False trains on every row.
+    validation_fraction : float, default=0.1
+        Part set aside by ``early_stopping``, in (0, 1).
+    n_iter_no_change : int, default=10
+        Epochs without an improvement by ``tol`` after which training stops.
+    tol : float, default=1e-4
+        Improvement of the loss that counts.
+    learning_rate : {"auto", "constant", "one_cycle"}, default="auto"
+        Schedule of the step size; "auto" is "one_cycle" for "adamw" and "adam", and "constant" for
+        "sgd" and "gd".
+    class_weight : dict or "balanced", default=None
+        Weights of the classes, multiplied with ``sample_weight``.
+    warm_start : bool, default=False
+        Continue from the weights and the optimiser state of the last fit.
+    callbacks : list of skorch callbacks, default=None
+        Called during training.
+    conditioning_interval : int, default=None
+        Record the conditioning every so many epochs; None: before the first and after the last.
+    conditioning_samples : int, default=64
+        Training sequences in the fixed probe set of ``conditioning_``.
+    device : str, default="auto"
+        "cpu", "cuda", "cuda:<number>", "mps"; "auto" takes CUDA, then MPS, then the CPU.
+    dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
+        "auto" is float64 for float64 input and a small training set (n T d <= 1e6), else float32;
+        "bfloat16" keeps float32 weights and multiplies in bfloat16.
+    n_threads : int, default=1
+        Torch threads during fit and predict; None leaves the caller's setting. Models of this size
+        gain little from a second thread, and two that share a core with another process wait for
+        each other.
+    random_state : int, RandomState instance or None, default=None
+        Seed of weights, batches, dropout, validation split and probe set.
+    verbose : int, default=0
+        1 prints one line per epoch.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    conditioning_ : Conditioning
+        Singular values of Attn(X) and Z per layer on a fixed probe of training sequences.
+    convergence_ : Convergence
+        Loss per epoch and the rate at which it fell.
+    net_ : skorch.NeuralNet
+        The fitted net; ``net_.module_`` is the torch model.
+    loss_curve_ : list of float
+        Weighted mean training loss of each epoch.
+    history_ : DataFrame
+        One row per epoch: losses, step size, seconds.
+    n_iter_ : int
+        Epochs run.
+    best_iteration_ : int
+        Epoch whose weights were kept, from 1.
+    validation_scores_ : list of float
+        Minus the validation loss of each epoch, where there was a validation part.
+    best_validation_score_ : float
+        The score of ``best_iteration_``, which the fitted weights have exactly.
+    residual_beta_ : ndarray of shape (n_layers, 2)
+        Residual coefficients of attention and feed-forward part after fit.
+    device_ : str
+        Where the model lives.
+    n_features_in_ : int
+        Columns of a 2-D X, channels of a 3-D X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names, if X had string names.
+
+    See Also
+    --------
+    ResidualTransformerRegressor : The same model for numbers.
+
+    References
+    ----------
+    Z. Qin, J. Zhou, J. Jiang, Z. Zhu, "On the Convergence of Gradient Descent on Learning
+    Transformers with Residual Connections", arXiv:2506.05249.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_restrans import ResidualTransformerClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = ResidualTransformerClassifier(random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.9)
+    True
+    """
+
+    _stratify = True
+    _parameter_constraints: ClassVar[dict] = {
+        **BaseResidualTransformer._parameter_constraints,
+        "loss": [StrOptions({"log_loss", "squared_error"})],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+    }
+
+    def __init__(
+        self,
+        residual_beta=1.0,
+        *,
+        learn_beta=False,
+        n_layers=1,
+        d_model=32,
+        n_heads=1,
+        d_ff=None,
+        activation="relu",
+        norm=None,
+        dropout=0.0,
+        positions="learned",
+        readout="auto",
+        init="gaussian",
+        window=None,
+        dilation=1,
+        solver="adamw",
+        learning_rate_init=5e-3,
+        batch_size=64,
+        max_iter=20,
+        weight_decay=0.01,
+        loss="log_loss",
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        tol=1e-4,
+        learning_rate="auto",
+        class_weight=None,
+        warm_start=False,
+        callbacks=None,
+        conditioning_interval=None,
+        conditioning_samples=64,
+        device="auto",
+        dtype="auto",
+        n_threads=1,
+        random_state=None,
+        verbose=0,
+    ):
+        self.residual_beta = residual_beta
+        self.learn_beta = learn_beta
+        self.n_layers = n_layers
+        self.d_model = d_model
+        self.n_heads = n_heads
+        self.d_ff = d_ff
+        self.activation = activation
+        self.norm = norm
+        self.dropout = dropout
+        self.positions = positions
+        self.readout = readout
+        self.init = init
+        self.window = window
+        self.dilation = dilation
+        self.solver = solver
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.weight_decay = weight_decay
+        self.loss = loss
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.callbacks = callbacks
+        self.conditioning_interval = conditioning_interval
+        self.conditioning_samples = conditioning_samples
+        self.device = device
+        self.dtype = dtype
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def predict(self, X):
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like or SequenceView
+            Samples of the kind the model was fitted on.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        outputs = self._outputs(X)
+        return self.classes_[outputs.argmax(axis=1)]
+
+    def predict_proba(self, X):
+        """Probabilities of the classes.
+
+        For ``loss="squared_error"`` they are the outputs clipped to [0, 1] and rescaled to sum to
+        one, which keeps the most probable class.
+
+        Parameters
+        ----------
+        X : array-like or SequenceView
+            Samples of the kind the model was fitted on.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``; rows sum to one.
+        """
+        outputs = self._outputs(X)
+        if self.net_.criterion_.kind == "log_loss":
+            return softmax(outputs, axis=1)
+        p = np.clip(outputs, 0.0, 1.0)
+        # No output above 0: all that is left of the row is which class came first.
+        empty = p.sum(axis=1) == 0
+        p[empty] = np.eye(p.shape[1])[outputs[empty].argmax(axis=1)]
+        return p / p.sum(axis=1, keepdims=True)
+
+    def predict_log_proba(self, X):
+        """Logarithm of :meth:`predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like or SequenceView
+            Samples of the kind the model was fitted on.
+
+        Returns
+        -------
+        log_p : ndarray of shape (n_samples, n_classes)
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def _check_targets(self, y, reset):
+        y = _check_y(column_or_1d(y, warn=True), multi_output=False, estimator=self)
+        check_classification_targets(y)
+        if reset:
+            self.classes_ = np.unique(y)
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"y has labels that are not in the fitted classes: {unknown[:5].tolist()}."
+            )
+        return y
+
+    def _encode_targets(self, y, weight):
+        pass
+
+    def _target_tensor(self, y, dtype):
+        codes = torch.as_tensor(np.searchsorted(self.classes_, y))
+        if self.loss == "log_loss":
+            return codes
+        return torch.nn.functional.one_hot(codes, len(self.classes_)).to(dtype)
+
+    def _n_outputs(self):
+        return len(self.classes_)
+
+    def _weigh_classes(self, y, weight):
+        if self.class_weight is None:
+            return weight
+        classes, codes = np.unique(y, return_inverse=True)
+        with np.errstate(divide="ignore"):
+            per_class = compute_class_weight(
+                self.class_weight, classes=classes, y=y, sample_weight=weight
+            )
+        # "balanced" divides by zero for a class whose every sample has weight zero.
+        per_class[~np.isfinite(per_class)] = 0.0
+        if (per_class < 0).any():
+            raise ValueError(f"class_weight must not be negative, got {self.class_weight!r}.")
+        weight = per_class[codes] if weight is None else weight * per_class[codes]
+        if not weight.any():
+            raise ValueError(
+                f"class_weight={self.class_weight!r} leaves no sample a weight above zero; there "
+                "is nothing to fit."
+            )
+        return weight

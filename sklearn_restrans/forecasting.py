@@ -1,0 +1,355 @@
+"""Forecasting as supervised learning: targets, baselines, backtests, calendar features."""
+
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_list_like, is_numeric_dtype
+from sklearn.base import clone
+from sklearn.model_selection import check_cv
+from sklearn.utils.validation import check_consistent_length
+
+from ._calendar import CalendarFeatures
+from ._data import SequenceView
+from ._naive import (
+    PersistenceRegressor,
+    SeasonalNaiveRegressor,
+    _as_list,
+    _checked_period,
+    _horizons,
+)
+
+__all__ = [
+    "CalendarFeatures",
+    "PersistenceRegressor",
+    "SeasonalNaiveRegressor",
+    "backtest",
+    "make_supervised",
+    "mean_absolute_scaled_error",
+]
+
+
+def make_supervised(frame, target, horizon, *, freq=None, window=None, dilation=1):
+    """Pair every row of a time-ordered frame with the target ``horizon`` steps ahead.
+
+    Row t of `y` is the target in the row nearest to ``t + horizon * step``, if that row is later
+    than t and at most half a step off (of two equally near rows the later, so a tie never
+    shortens the horizon). No target reaches across a gap, as a plain `shift` would, and a clock
+    that moves by some minutes after a gap still finds its targets.
+
+    Parameters
+    ----------
+    frame : DataFrame of shape (n_rows, n_features)
+        Numeric columns; DatetimeIndex (sorted, unique) or RangeIndex (equally spaced rows).
+    target : label or list of labels
+        Column(s) to forecast.
+    horizon : int, or list or range of int, all >= 1
+        Steps ahead; a list or range gives one column of `y` for each.
+    freq : str, Timedelta or DateOffset, default=None
+        The step of a DatetimeIndex. None infers its regular frequency, or else takes the median
+        distance between rows; business days with holidays need ``"B"``.
+    window : int, default=None
+        Lookback window: X becomes a SequenceView of the last ``window`` rows up to each row.
+    dilation : int, default=1
+        Distance in rows between two rows of a window.
+
+    Returns
+    -------
+    X : DataFrame of shape (n_samples, n_features) or SequenceView (n_samples, window, n_features)
+        The rows that have all their targets, in time order; missing readings stay NaN.
+    y : Series (n_samples,) or DataFrame (n_samples, n_targets * n_horizons)
+        Named ``"<target> t+<horizon>"``, horizons running fastest; a DataFrame if `target` or
+        `horizon` is a list. ``y.attrs`` holds ``target`` and ``horizon`` (lists) and ``dropped``,
+        the number of rows left out because there is no row at a target time (``no_row``: a gap,
+        or the end) or because the target there is NaN (``missing``).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the frame, an argument or their combination cannot be used, or no row has a target.
+
+    Notes
+    -----
+    "Half a step" is half the smaller of the step and the median distance between rows. The
+    newest rows have no target yet: forecast from ``frame.iloc[-window:]``. A dropped row is
+    also missing from the history that an estimator's ``window=`` builds over the rows of X; a
+    SequenceView keeps it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn_restrans.forecasting import make_supervised
+    >>> times = pd.to_datetime(["2024-01-01 00:10", "2024-01-01 01:10", "2024-01-01 02:30"])
+    >>> X, y = make_supervised(pd.DataFrame({"T": [1.0, 2.0, 4.0]}, index=times), "T", 1, freq="1h")
+    >>> y.tolist(), y.name, y.attrs["dropped"]
+    ([2.0, 4.0], 'T t+1', {'no_row': 1, 'missing': 0})
+    """
+    _check_frame(frame)
+    targets, horizons = _as_list(target), _horizons(horizon)
+    unknown = [label for label in targets if label not in frame.columns]
+    if unknown:
+        raise ValueError(f"target={unknown} not in frame: choose from {list(frame.columns)}.")
+    if max(horizons) >= len(frame):
+        raise ValueError(
+            f"horizon={max(horizons)} reaches past the end of frame from each of its {len(frame)} "
+            "rows: pass a shorter horizon or a longer series."
+        )
+    later = np.column_stack([_rows_ahead(frame.index, h, freq) for h in horizons])
+    values = frame[targets].to_numpy(dtype=float, na_value=np.nan)
+    # y[t, (target, horizon)] = values[row nearest to t + horizon * step, target]
+    future = np.where(later[:, None, :] >= 0, values[later].transpose(0, 2, 1), np.nan)
+    future = future.reshape(len(frame), -1)
+    has_rows, complete = (later >= 0).all(axis=1), ~np.isnan(future).any(axis=1)
+    dropped = {"no_row": int(np.sum(~has_rows)), "missing": int(np.sum(has_rows & ~complete))}
+    kept = np.flatnonzero(complete)
+    if len(kept) == 0:
+        raise ValueError(
+            f"no row of frame has a target {horizons} steps ahead: {dropped['no_row']} of "
+            f"{len(frame)} have no row there (check freq={freq!r} and the gaps of the index), "
+            f"{dropped['missing']} a missing value of {targets} (fill it, or choose another)."
+        )
+    X = frame.iloc[kept]
+    index = X.index
+    if window is not None:
+        X = SequenceView(frame.to_numpy(dtype=float), kept, window, dilation=dilation)
+    names = [f"{label} t+{h}" for label in targets for h in horizons]
+    y = pd.DataFrame(future[kept], index=index, columns=names)
+    y = y if is_list_like(target) or is_list_like(horizon) else y[names[0]]
+    y.attrs = {"target": targets, "horizon": horizons, "dropped": dropped}
+    return X, y
+
+
+def _check_frame(frame):
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(
+            f"frame must be a pandas DataFrame, got {type(frame).__name__}: convert it "
+            "(pd.DataFrame(...), .to_pandas()) and set its time stamps as the index."
+        )
+    index, names = frame.index, frame.columns
+    timed = isinstance(index, (pd.DatetimeIndex, pd.RangeIndex))
+    textual = [name for name, dtype in frame.dtypes.items() if not is_numeric_dtype(dtype)]
+    repeated = index[index.duplicated()].astype(str).tolist()
+    faults = [
+        (not timed, "no time index: set a DatetimeIndex, or reset_index(drop=True) if equispaced"),
+        (len(frame) < 2, f"{len(frame)} row(s): pass at least horizon + 1, so one has a target"),
+        (names.has_duplicates, f"columns of one name: rename {list(names[names.duplicated()])}"),
+        (textual, f"columns that are not numeric: drop or encode {textual}"),
+        (index.hasnans, "missing time stamps (NaT): drop these rows"),
+        (repeated, f"duplicate time stamps: keep one row each of {len(repeated)}, {repeated[:3]}"),
+        (not index.is_monotonic_increasing, "unsorted time stamps: call frame.sort_index()"),
+    ]
+    for found, fault in faults:
+        if found:
+            raise ValueError(f"frame has {fault}.")
+
+
+def _rows_ahead(index, horizon, freq):
+    # for every t the position of the row nearest to index[t] + horizon * step, -1 without one
+    rows = np.arange(len(index))
+    if isinstance(index, pd.RangeIndex):
+        if freq is not None:
+            raise ValueError(f"freq={freq!r} needs a DatetimeIndex: leave it out, or set one.")
+        return np.where(rows + horizon < len(index), rows + horizon, -1)
+    index = index.as_unit("ns")  # half a step may be finer than the unit of the stamps
+    spacing = pd.Timedelta(np.median(np.diff(index.asi8)), unit="ns")
+    if freq is None:
+        freq = pd.DatetimeIndex(index, freq="infer").freq
+    try:
+        step = spacing if freq is None else pd.tseries.frequencies.to_offset(freq)
+    except ValueError as error:
+        raise ValueError(
+            f"freq={freq!r} is no pandas frequency: pass one such as '1h', '10min', 'B' or 'MS'."
+        ) from error
+    tolerance = min(spacing, pd.Timedelta(np.median((index + step - index).asi8), unit="ns")) / 2
+    nearest = index.get_indexer(index + horizon * step, method="nearest", tolerance=tolerance)
+    # a calendar step can be shorter than the tolerance (31 January + "MS"): never the row itself
+    return np.where(nearest > rows, nearest, -1)
+
+
+def mean_absolute_scaled_error(y_true, y_pred, y_train, period=1):
+    """Mean absolute error in units of the naive forecast's error on the training series.
+
+    MASE = mean |y_true - y_pred| / mean_t |y_train(t) - y_train(t - period)|.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Truth and forecast, in the same units.
+    y_train : array-like of shape (n_train,) or (n_train, n_outputs)
+        The training series in time order.
+    period : int, default=1
+        Rows between the compared values of `y_train`: a season, or the forecast horizon.
+
+    Returns
+    -------
+    mase : float
+        Mean over the outputs, without unit; below 1 is better than the naive forecast.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, or `y_train` is not longer than `period` or never changes.
+
+    References
+    ----------
+    R. J. Hyndman, A. B. Koehler, "Another look at measures of forecast accuracy", International
+    Journal of Forecasting 22 (2006) 679-688, section 3.
+
+    Examples
+    --------
+    >>> from sklearn_restrans.forecasting import mean_absolute_scaled_error
+    >>> mean_absolute_scaled_error([5.0, 7.0], [6.0, 6.0], y_train=[0.0, 2.0, 4.0])
+    0.5
+    """
+    y_true, y_pred, y_train = _columns(y_true), _columns(y_pred), _columns(y_train)
+    if y_true.shape != y_pred.shape or y_true.shape[1] != y_train.shape[1]:
+        raise ValueError(
+            f"y_true {y_true.shape}, y_pred {y_pred.shape} and y_train {y_train.shape} do not fit: "
+            "pass as many rows in y_true as in y_pred, and the same outputs in all three."
+        )
+    scale = _naive_error(y_train, period)
+    if np.any(scale == 0):
+        raise ValueError(
+            f"y_train repeats itself after period={period} rows, which leaves no error to scale "
+            "by: pass a longer y_train, or report the plain mean absolute error."
+        )
+    return float(np.mean(np.abs(y_true - y_pred).mean(axis=0) / scale))
+
+
+def _columns(y):
+    y = np.asarray(y, dtype=float)
+    return y.reshape(len(y), -1)
+
+
+def _naive_error(y_train, period):
+    # mean_t |y(t) - y(t - period)| of each column
+    if len(y_train) <= _checked_period(period):
+        raise ValueError(
+            f"period={period} needs more than {period} training rows, got {len(y_train)}: pass a "
+            "shorter period or a longer series."
+        )
+    return np.abs(y_train[period:] - y_train[:-period]).mean(axis=0)
+
+
+def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
+    """Rolling-origin evaluation: fit on the past, forecast the fold that follows, again and again.
+
+    An estimator with a ``window`` (and ``dilation``), alone or nested, predicts a test fold from
+    its true history: the rows of X before the fold are passed too and their forecasts dropped.
+
+    Parameters
+    ----------
+    estimator : regressor
+        Cloned and fitted for every fold.
+    X, y : array-likes of n_samples rows in time order
+        From `make_supervised`, or alike; X may be anything that slices along its rows.
+    cv : splitter or iterable of (train, test) rows
+        Unbroken runs of rows, test after train: ``TimeSeriesSplit(5, gap=horizon - 1)``.
+    horizon : int, or list or range of int, default=None
+        Steps ahead of each column of `y`; None takes what `make_supervised` noted in ``y.attrs``.
+        Where known, folds whose training targets lie after the first test row are refused.
+    baseline : regressor, default=None
+        Reference of the skill; None is persistence if ``y.attrs`` names the target columns and
+        X has them, otherwise the skill is NaN.
+    period : int, default=1
+        Of the MASE's naive forecast, see `mean_absolute_scaled_error`.
+
+    Returns
+    -------
+    scores : DataFrame
+        A row per fold and output: fold, output, horizon, train_start, train_end, test_start,
+        test_end (index labels of X, or row numbers), n_train, n_test, MAE and RMSE (units of y),
+        MASE (NaN if the training target never changes), skill = 1 - MAE / MAE(baseline).
+
+    Raises
+    ------
+    ValueError
+        If a fold is shuffled, broken, not after its training rows or closer than the horizon.
+
+    References
+    ----------
+    L. J. Tashman, "Out-of-sample tests of forecasting accuracy: an analysis and review",
+    International Journal of Forecasting 16 (2000) 437-450.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from sklearn.model_selection import TimeSeriesSplit
+    >>> from sklearn_restrans.forecasting import backtest, make_supervised
+    >>> X, y = make_supervised(pd.DataFrame({"T": np.arange(20.0)}), "T", horizon=2)
+    >>> scores = backtest(LinearRegression(), X, y, TimeSeriesSplit(2, gap=1))
+    >>> scores[["fold", "n_train", "n_test", "MAE", "skill"]].round(6)
+       fold  n_train  n_test  MAE  skill
+    0     0        5       6  0.0    1.0
+    1     1       11       6  0.0    1.0
+    """
+    check_consistent_length(X, y)
+    made_with = getattr(y, "attrs", {})
+    horizons = made_with.get("horizon") if horizon is None else _horizons(horizon)
+    targets = made_with.get("target", [])
+    if baseline is None and targets and set(targets) <= set(getattr(X, "columns", [])):
+        baseline = PersistenceRegressor([X.columns.get_loc(label) for label in targets])
+    truth = _columns(y)
+    labels = getattr(X, "index", np.arange(len(truth)))
+    folds = []
+    for fold, (train, test) in enumerate(check_cv(cv).split(X, y)):
+        _check_fold(fold, train, test, max(horizons or [1]))
+        train, test = slice(train[0], train[-1] + 1), slice(test[0], test[-1] + 1)
+        error = _forecast(estimator, X, y, train, test) - truth[test]
+        mae, scale = np.abs(error).mean(axis=0), _naive_error(truth[train], period)
+        reference = np.zeros_like(mae)
+        if baseline is not None:
+            reference = np.abs(_forecast(baseline, X, y, train, test) - truth[test]).mean(axis=0)
+        scores = {
+            "fold": fold,
+            "output": list(getattr(y, "columns", [getattr(y, "name", None)] * len(mae))),
+            "horizon": np.resize(horizons or [np.nan], len(mae)),
+            "train_start": labels[train.start],
+            "train_end": labels[train.stop - 1],
+            "test_start": labels[test.start],
+            "test_end": labels[test.stop - 1],
+            "n_train": train.stop - train.start,
+            "n_test": test.stop - test.start,
+            "MAE": mae,
+            "RMSE": np.sqrt((error**2).mean(axis=0)),
+            "MASE": mae / np.where(scale > 0, scale, np.nan),
+            "skill": 1 - mae / np.where(reference > 0, reference, np.nan),
+        }
+        folds.append(pd.DataFrame(scores))
+    return pd.concat(folds, ignore_index=True)
+
+
+def _check_fold(fold, train, test, reach):
+    fault = None
+    if len(train) == 0 or len(test) == 0:
+        fault = "is empty, or its training rows are"
+    elif any(np.any(np.diff(rows) != 1) for rows in (train, test)):
+        fault = "or its training rows are shuffled or have holes"
+    elif train[-1] >= test[0]:
+        fault = "does not lie after its training rows"
+    elif test[0] - train[-1] < reach:
+        fault = f"starts before the training targets, {reach} steps ahead, are known"
+    if fault:
+        raise ValueError(
+            f"cv: test fold {fold} {fault}. Use ordered folds that leave out horizon - 1 rows, "
+            f"e.g. TimeSeriesSplit(n_splits, gap={reach - 1})."
+        )
+
+
+def _forecast(estimator, X, y, train, test):
+    fitted = clone(estimator).fit(_rows(X, train), _rows(y, train))
+    history = min(_history(fitted), test.start)
+    return _columns(fitted.predict(_rows(X, slice(test.start - history, test.stop)))[history:])
+
+
+def _rows(data, rows):
+    return data.iloc[rows] if hasattr(data, "iloc") else data[rows]
+
+
+def _history(estimator):
+    # rows before a row that its prediction reads: sum of (window - 1) * dilation over nested steps
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    nested = [part for part in estimator.get_params().values() if hasattr(part, "get_params")]
+    windows = [(getattr(e, "window", 1), getattr(e, "dilation", 1)) for e in (estimator, *nested)]
+    return sum((w - 1) * dilation for w, dilation in windows if isinstance(w, Integral))

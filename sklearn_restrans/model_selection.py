@@ -1,0 +1,130 @@
+"""Scorers that carry conditioning and convergence through a scikit-learn search."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .conditioning import _check_quantity as check_conditioning_quantity
+from .convergence import _check_quantity as check_convergence_quantity
+
+__all__ = ["make_conditioning_scorer", "make_convergence_scorer"]
+
+_NEGATED = "neg_"
+
+
+class _RecordScorer:
+    """``scorer(estimator, X=None, y=None) -> float`` that reads what fit recorded.
+
+    X and y are ignored: the quantities belong to the training data, on which fit measured them.
+    """
+
+    def __init__(self, record, quantity, options):
+        self.record, self.quantity, self.options = record, quantity, options
+
+    def __call__(self, estimator, X=None, y=None):
+        record = _fitted_record(estimator, self.record)
+        name = self.quantity.removeprefix(_NEGATED)
+        value = float(record.get(name, **self.options))
+        return -value if self.quantity.startswith(_NEGATED) else value
+
+    def __repr__(self):
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        kind = self.record.removesuffix("_")
+        return f"make_{kind}_scorer({self.quantity!r}{options})"
+
+
+def _fitted_record(estimator, record):
+    """The record of the model inside a Pipeline, TransformedTargetRegressor or search."""
+    inner = estimator
+    while not hasattr(inner, record):
+        for name in ("best_estimator_", "regressor_", "estimator_"):
+            if hasattr(inner, name):
+                inner = getattr(inner, name)
+                break
+        else:
+            if not getattr(inner, "steps", None):
+                raise ValueError(
+                    f"no {record} found in {type(estimator).__name__}: pass a fitted residual "
+                    "Transformer, or a Pipeline that ends in one, a TransformedTargetRegressor or "
+                    "a search around one."
+                )
+            inner = inner.steps[-1][1]
+    return getattr(inner, record)
+
+
+def make_conditioning_scorer(quantity, *, of="Z", layer=-1, stage="final"):
+    """Scorer of how well conditioned a fitted model's attention output is.
+
+    It reads ``conditioning_``, measured by fit on its training probe, and ignores X and y: free,
+    and without the edge effects of windows in a test fold. For other data call
+    :func:`~sklearn_restrans.conditioning.conditioning`.
+
+    Parameters
+    ----------
+    quantity : str
+        A quantity of :meth:`Conditioning.get`, such as "sigma_min"; with the prefix "neg_" its
+        negative, since scikit-learn prefers greater scores: "neg_condition_number".
+    of : {"Z", "attention"}, default="Z"
+        After (Z) or before (Attn(X)) the residual connection.
+    layer : int, default=-1
+        Layer; -1 is the last.
+    stage : {"final", "initial"}, default="final"
+        After or before training.
+
+    Returns
+    -------
+    scorer : callable
+        ``scorer(estimator, X=None, y=None) -> float``, picklable; reaches through Pipeline,
+        TransformedTargetRegressor and search objects.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown (when the scorer is made), or an estimator has no such record.
+
+    Examples
+    --------
+    >>> from sklearn_restrans import make_conditioning_scorer
+    >>> make_conditioning_scorer("sigma_min", of="attention")
+    make_conditioning_scorer('sigma_min', of='attention', layer=-1, stage='final')
+    """
+    check_conditioning_quantity(quantity.removeprefix(_NEGATED), of, stage)
+    if isinstance(layer, bool) or not isinstance(layer, (int, np.integer)):
+        raise ValueError(f"layer must be an integer, got {layer!r}.")
+    options = {"of": of, "layer": layer, "stage": stage}
+    return _RecordScorer("conditioning_", quantity, options)
+
+
+def make_convergence_scorer(quantity, *, loss=None):
+    """Scorer of how fast a fitted model's training converged.
+
+    It reads ``convergence_``, recorded by fit, and ignores X and y.
+
+    Parameters
+    ----------
+    quantity : str
+        A quantity of :meth:`Convergence.get`: "rate" (greater is faster), "contraction",
+        "epochs_to", "final_loss"; with the prefix "neg_" its negative, since scikit-learn prefers
+        greater scores: "neg_epochs_to".
+    loss : float, default=None
+        The training loss to reach, for "epochs_to".
+
+    Returns
+    -------
+    scorer : callable
+        ``scorer(estimator, X=None, y=None) -> float``, picklable; reaches through Pipeline,
+        TransformedTargetRegressor and search objects.
+
+    Raises
+    ------
+    ValueError
+        If the quantity is unknown, or "epochs_to" has no ``loss``.
+
+    Examples
+    --------
+    >>> from sklearn_restrans import make_convergence_scorer
+    >>> make_convergence_scorer("rate")
+    make_convergence_scorer('rate', loss=None)
+    """
+    check_convergence_quantity(quantity.removeprefix(_NEGATED), loss)
+    return _RecordScorer("convergence_", quantity, {"loss": loss})
