@@ -63,16 +63,14 @@ if data == "auto":
     data = "jena" if os.environ.get("SKLEARN_RESTRANS_DATA") else "nyc"
 if data == "jena":
     frame = fetch_jena_climate(frequency="1h")
-    target = "T (degC)"
-    print(
-        f"Jena weather, {len(frame):,} hourly readings, {frame.index[0]:%Y} - {frame.index[-1]:%Y}"
-    )
+    print(f"Jena weather, {len(frame):,} hours, {frame.index[0]:%Y} - {frame.index[-1]:%Y}")
 else:
     frame = load_nyc_weather("JFK").select_dtypes("number")
-    target = "temp (degC)"
     frame = frame.loc[:, frame.isna().mean() < 0.05].ffill(limit=3).dropna()
-    print(f"New York weather (JFK), {len(frame):,} hours: one year only, so every fold")
-    print("is tested on a season it was not trained on; do not expect to beat persistence")
+    print(
+        f"New York weather (JFK), {len(frame):,} hours: one year only, so every fold is "
+        "tested on a season it was not trained on; do not expect it to beat persistence"
+    )
 if args.quick:
     frame = frame.iloc[: len(frame) // 6]
 X, y = make_supervised(frame, target=TARGET, horizon=HORIZON, window=WINDOW)

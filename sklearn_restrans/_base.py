@@ -55,7 +55,7 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         "window": [Interval(Integral, 1, None, closed="left"), None],
         "dilation": [Interval(Integral, 1, None, closed="left")],
         "solver": [StrOptions({"adamw", "adam", "sgd", "gd"})],
-        "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
+        "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
@@ -194,9 +194,10 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         net.callbacks_ = user_callbacks + hooks
         net.generator = generator
         try:
-            best = train(net, data, valid, self.max_iter, rule)
+            best = train(net, data, valid, self.max_iter, rule, seed)
         finally:
-            net.callbacks_, net.generator, net.valid_set = user_callbacks, None, None
+            net.callbacks_, net.generator = user_callbacks, None
+            net.valid_set = net.descent = None
         if conditioning.epochs[-1] != best:
             record(best)
         self.net_, self.conditioning_, self.best_iteration_ = net, conditioning, best
@@ -231,7 +232,7 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
             schedule = "one_cycle" if self.solver in ("adamw", "adam") else "constant"
         settings = {
             "solver": self.solver,
-            "lr": float(self.learning_rate_init),
+            "lr": self._check_step(),
             "batch_size": n_samples if self.solver == "gd" else min(self.batch_size, n_samples),
             "weight_decay": self.weight_decay,
             "learning_rate": schedule,
@@ -243,6 +244,28 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         if self.verbose:
             callbacks.append(print_log())
         return make_net(module, self.loss, settings, callbacks)
+
+    def _check_step(self):
+        """The step size, and what the solver needs beside it."""
+        if self.learning_rate_init == "auto" and self.solver not in ("gd", "sgd"):
+            raise ValueError(
+                "learning_rate_init='auto' is 1 / curvature, a step for solver='gd' or 'sgd'; "
+                f"solver={self.solver!r} rescales every weight's step: pass a number."
+            )
+        if self.solver == "gd":
+            for name, allowed in (("weight_decay", 0), ("dropout", 0)):
+                if getattr(self, name) != allowed:
+                    raise ValueError(
+                        f"solver='gd' is exact gradient descent on the loss: {name} must be 0, got "
+                        f"{getattr(self, name)!r}."
+                    )
+            if self.learning_rate == "one_cycle":
+                raise ValueError(
+                    "solver='gd' takes one step size, which learning_rate_init='auto' only ever "
+                    "lowers; learning_rate='one_cycle' is for the other solvers."
+                )
+        step = self.learning_rate_init
+        return step if step == "auto" else float(step)
 
     def _check_warm(self, arch):
         """Refuse to continue a model whose shape would change."""

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ._core import ResidualTransformer
+from ._descent import GradientDescent, Objective, smooth_step
 from ._fast import forward
 
 # Sequences per backward pass on the CPU: a larger batch is accumulated over passes of this size,
@@ -36,6 +37,9 @@ _MICRO_BATCH = 64
 # Sequences per forward pass without gradients. A constant: matrix kernels choose by shape, so rows
 # are equal to the bit only when they always travel in chunks of one size.
 PREDICT_CHUNK = 64
+
+# Training rows on which the curvature is measured for the step "auto" of minibatch SGD.
+_AUTO_STEP_ROWS = 2_048
 
 _OPTIMIZERS = {
     "adamw": torch.optim.AdamW,
@@ -105,6 +109,15 @@ class TrainingSet:
     def __len__(self):
         return len(self.rows)
 
+    def subset(self, size, seed):
+        """At most ``size`` of the rows, drawn without replacement."""
+        if size >= len(self):
+            return self
+        chosen = np.sort(np.random.default_rng(seed).permutation(len(self))[:size])
+        index = torch.as_tensor(chosen, device=self.target.device)
+        weight = None if self.weight is None else self.weight[index]
+        return TrainingSet(self.source, self.target[index], weight, self.rows[chosen])
+
     def batch(self, positions):
         """(x, mask), target and weight of some of the rows; positions count within ``rows``."""
         x, mask = self.source.take(self.rows[positions])
@@ -133,6 +146,8 @@ class Net(NeuralNet):
         self.learning_rate = learning_rate
         self.autocast = autocast
         self.generator = generator
+        # State of one call to fit: validation part, gradient descent.
+        self.valid_set = self.descent = None
         # An epoch timer is all that is taken of skorch's defaults: no printing, no hold-out.
         super().__init__(module, criterion, train_split=None, **kwargs)
 
@@ -146,7 +161,8 @@ class Net(NeuralNet):
         for name, parameter in self.module_.named_parameters():
             (matrices if name.rpartition(".")[2].startswith("W_") else others).append(parameter)
         groups = [{"params": matrices, "weight_decay": self.weight_decay}, {"params": others}]
-        self.optimizer_ = _OPTIMIZERS[self.solver](groups, lr=self.lr, weight_decay=0.0, fused=True)
+        lr = 1.0 if self.lr == "auto" else self.lr  # until the curvature is measured
+        self.optimizer_ = _OPTIMIZERS[self.solver](groups, lr=lr, weight_decay=0.0, fused=True)
         self.scheduler_ = None
         return self
 
@@ -161,6 +177,12 @@ class Net(NeuralNet):
 
     def get_iterator(self, dataset, training=False):
         return dataset if isinstance(dataset, TrainingSet) else super().get_iterator(dataset)
+
+    def set_step(self, step):
+        """Use another step size from now on."""
+        self.lr = step
+        for group in self.optimizer_.param_groups:
+            group["lr"] = step
 
     def schedule(self, n_samples, epochs):
         """Attach the step-size schedule for a whole call to fit."""
@@ -193,11 +215,11 @@ class Net(NeuralNet):
         if not training:
             self.history.record(prefix + "_loss", self.evaluate(iterator))
             return
+        if self.descent is not None:
+            self.descend()
+            return
         n = len(iterator)
-        if self.solver == "gd":
-            order = np.arange(n)
-        else:
-            order = torch.randperm(n, generator=self.generator).numpy()
+        order = torch.randperm(n, generator=self.generator).numpy()
         total = 0.0
         for start in range(0, n, self.batch_size):
             positions = order[start : start + self.batch_size]
@@ -207,6 +229,28 @@ class Net(NeuralNet):
             total = total + loss
         self.history.record(prefix + "_loss", float(total) / n)
         self.history.record("learning_rate", self.optimizer_.param_groups[0]["lr"])
+
+    def descend(self):
+        """One step of full-batch gradient descent, and what was measured at it."""
+        step = self.descent.step()
+        if self.descent.diverged:
+            tried = self.descent.step_size
+            raise DivergenceError(
+                f"gradient descent diverged: the loss went from {self.descent.losses[0]:.4g} to "
+                f"{step.loss:.4g} in {len(self.descent.losses)} steps of "
+                f"learning_rate_init={tried:.4g}. At the start a step of "
+                f"{self.descent.step_that_works():.4g} would have worked (1 / (1.05 L), L the "
+                "largest curvature there; it grows with residual_beta): use "
+                "learning_rate_init='auto' or that."
+            )
+        if len(self.history) > 1:
+            self.history[-2]["kappa"] = step.kappa_before
+        self.history.record("train_loss", step.loss)
+        self.history.record("gradient_norm", step.gradient_norm)
+        self.history.record("learning_rate", step.step_size)
+        if self.descent.auto:
+            self.history.record("largest_curvature", step.largest_curvature)
+            self.history.record("undone", step.undone)
 
     def train_step(self, batch, **_):
         """One step of the optimiser on one batch; returns the summed loss, still on the device."""
@@ -316,7 +360,7 @@ def _check_callback(entry) -> None:
         )
 
 
-def train(net: Net, data: TrainingSet, valid: TrainingSet | None, epochs: int, rule: StopRule):
+def train(net: Net, data: TrainingSet, valid: TrainingSet | None, epochs: int, rule, seed=0):
     """Run the loop to its end or to the stop rule; returns the best epoch (1-based).
 
     Raises
@@ -325,14 +369,21 @@ def train(net: Net, data: TrainingSet, valid: TrainingSet | None, epochs: int, r
         If a loss or a weight is not finite.
     """
     net.valid_set = valid
-    net.schedule(len(data), epochs)
+    if net.solver == "gd":
+        objective = Objective(net.module_, net.criterion_, data)
+        net.descent = GradientDescent(objective, net.lr, seed)
+    else:
+        if net.lr == "auto":
+            part = data.subset(_AUTO_STEP_ROWS, seed)
+            net.set_step(smooth_step(Objective(net.module_, net.criterion_, part), seed))
+        net.schedule(len(data), epochs)
     start = len(net.history)
     net.notify("on_train_begin", X=data, y=None)
     # skorch would swallow KeyboardInterrupt in partial_fit; fit_loop lets Ctrl-C through.
     with contextlib.suppress(StopTraining):
         net.fit_loop(data, epochs=epochs)
     net.notify("on_train_end", X=data, y=None)
-    net.valid_set = None
+    net.valid_set = net.descent = None
     net.module_.eval()
     if rule.best_weights_ is not None:
         net.module_.load_state_dict(rule.best_weights_)

@@ -59,14 +59,15 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         Distance in rows between two tokens of a window.
     solver : {"adamw", "adam", "sgd", "gd"}, default="adamw"
         Optimiser; "sgd" has no momentum, "gd" is full-batch gradient descent.
-    learning_rate_init : float, default=5e-3
-        Step size, for the loss as ``loss_curve_`` has it.
+    learning_rate_init : float or "auto", default=5e-3
+        Step size, for the loss as ``loss_curve_`` has it. "auto", for "gd" and "sgd", is
+        1 / (1.05 L) with L the measured largest curvature; for "gd" only ever lowered.
     batch_size : int, default=64
         Sequences per step; "gd" takes all.
     max_iter : int, default=20
         Number of epochs.
-    weight_decay : float, default=0.01
-        Decay of the weight matrices (decoupled for "adamw", L2 otherwise).
+    weight_decay : float, default=0.0
+        Decay of the weight matrices (decoupled for "adamw", L2 for "adam" and "sgd").
     loss : {"log_loss", "squared_error"}, default="log_loss"
         Cross-entropy, or the squared error to one-hot targets, as the paper has it.
     early_stopping : bool, default=False
@@ -183,7 +184,7 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         learning_rate_init=5e-3,
         batch_size=64,
         max_iter=20,
-        weight_decay=0.01,
+        weight_decay=0.0,
         loss="log_loss",
         early_stopping=False,
         validation_fraction=0.1,

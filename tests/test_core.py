@@ -13,6 +13,7 @@ import pytest
 import scipy.stats
 import torch
 
+from sklearn_restrans import _core
 from sklearn_restrans._core import (
     Architecture,
     ResidualTransformer,
@@ -292,6 +293,34 @@ def test_gradients_equal_finite_differences(norm, activation, seed):
         return torch.func.functional_call(model, state, (x, MASKS["trailing"]))
 
     assert torch.autograd.gradcheck(function, (x, *weights))
+
+
+# ---- dropout ---------------------------------------------------------------------------------
+
+
+def test_dropout_stands_on_attention_and_on_hidden_units(monkeypatch, seed):
+    """If it drops everything, only the residuals and the bias are left."""
+    monkeypatch.setattr(_core, "dropout", lambda x, p, training: 0.0 * x)
+    model = random_model(architecture(n_layers=1), seed)
+    X = torch.tensor(np.random.default_rng(seed).standard_normal((N, T, 4)))
+    beta = torch.tensor([0.5, 2.0]).double()
+    layer = model.layers[0]
+    torch.testing.assert_close(layer(X, None, beta), 2.0 * (0.5 * X) + layer.b_2)
+
+
+def test_dropout_is_inverted_and_only_while_training(seed):
+    ones = torch.ones(200, 200)
+    dropped = _core.dropout(ones, 0.3, True)
+    assert set(dropped.unique().tolist()) == {0.0, (1 / torch.tensor(0.7)).item()}
+    # the share of zeros among 40,000: five standard errors
+    assert abs((dropped == 0).double().mean() - 0.3) < 5 * math.sqrt(0.3 * 0.7 / 40_000)
+    assert _core.dropout(ones, 0.3, False) is ones and _core.dropout(ones, 0.0, True) is ones
+
+    arch = architecture(dropout=0.3)
+    model, x = random_model(arch, seed), random_input(arch, seed)
+    without = random_model(replace(arch, dropout=0.0), seed)
+    assert not torch.allclose(model(x), without(x))
+    assert torch.equal(model.eval()(x), without(x))
 
 
 # ---- masks and read-out ----------------------------------------------------------------------

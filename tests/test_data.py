@@ -274,13 +274,22 @@ def test_a_constant_column_has_scale_one(value, n_rows, seed):
         assert abs(scaler.mean[0] - value) <= 2 * np.spacing(abs(value))
 
 
+@pytest.mark.parametrize("value", [0.3, -273.15, 1e10 / 3])
+def test_a_column_that_varies_by_rounding_alone_has_scale_one(value):
+    """As 0.1 + 0.2 and 0.3: two neighbours among the float64 numbers."""
+    rows = np.tile([value, np.nextafter(value, np.inf)], 500)[:, None]
+    assert rows.std() > 0
+    assert Scaler.fit(rows).scale[0] == 1.0
+
+
 def test_missing_readings_are_left_out(seed):
-    rows = make_series(500, 3, seed)
+    rows = 1e4 + make_series(500, 3, seed)
     rows[np.random.default_rng(seed).random(rows.shape) < 0.3] = np.nan
     rows[:, 2] = np.nan
     scaler = Scaler.fit(rows)
-    np.testing.assert_allclose(scaler.mean[:2], np.nanmean(rows[:, :2], axis=0), rtol=0, atol=1e-15)
-    np.testing.assert_allclose(scaler.scale[:2], np.nanstd(rows[:, :2], axis=0), rtol=1e-14)
+    np.testing.assert_allclose(scaler.mean[:2], np.nanmean(rows[:, :2], axis=0), rtol=1e-14)
+    # a mean of 1e4 is off by 1e-12, the variance of 1 by 1e-12 times what the differences sum to
+    np.testing.assert_allclose(scaler.scale[:2], np.nanstd(rows[:, :2], axis=0), rtol=1e-12)
     assert (scaler.mean[2], scaler.scale[2]) == (0.0, 1.0)
     scaled = scaler.to_tensor(rows, torch.float64, CPU)
     assert not scaled[np.isnan(rows)].any(), "a missing reading becomes the mean, 0"

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit, cross_val_score
+from smallmodels import ESTIMATORS, SMALL, outputs
 
 from sklearn_restrans import (
     ResidualTransformerClassifier,
@@ -22,8 +23,6 @@ from sklearn_restrans import (
 )
 from sklearn_restrans._core import ResidualTransformer
 
-ESTIMATORS = [ResidualTransformerRegressor, ResidualTransformerClassifier]
-SMALL = {"d_model": 8, "max_iter": 3, "random_state": 0}
 N, T, F = 150, 6, 3  # more rows than two chunks of prediction
 
 
@@ -50,11 +49,6 @@ def series(estimator, n=N, seed=0):
     X = rng.standard_normal((n, F))
     y = np.r_[0.0, 0.0, X[:-2, 0]] + 0.5 * X[:, 1]
     return X, y if estimator is ResidualTransformerRegressor else (y > 0).astype(int)
-
-
-def outputs(model, X):
-    """Predictions that show any change of the model: numbers, or probabilities."""
-    return model.predict_proba(X) if hasattr(model, "predict_proba") else model.predict(X)
 
 
 # -- shapes and kinds ------------------------------------------------------------------------------

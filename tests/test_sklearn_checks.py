@@ -8,10 +8,7 @@ from sklearn.utils.estimator_checks import (
     check_param_validation,
     parametrize_with_checks,
 )
-
-from sklearn_restrans import ResidualTransformerClassifier, ResidualTransformerRegressor
-
-ESTIMATORS = [ResidualTransformerRegressor, ResidualTransformerClassifier]
+from smallmodels import ESTIMATORS
 
 # Without dropout and windows: their predictions depend on chance or on the rows passed before,
 # which the checks of weights, order and subsets exclude.

@@ -219,6 +219,15 @@ def test_gd_is_gradient_descent_on_the_whole_set(seed):
     np.testing.assert_allclose(net.history[:, "train_loss"], losses, rtol=EXACT)
 
 
+def test_gd_takes_the_rows_in_their_order(seed):
+    """No shuffling that would change the last bits: the seed has nothing to say."""
+    data = make_data(150, seed)
+    settings = {"solver": "gd", "batch_size": 150, "weight_decay": 0.0}
+    nets = [fitted(data, 3, seed=number, **settings) for number in range(3)]
+    for net in nets[1:]:
+        assert_equal_weights(net.module_, nets[0].module_, 0.0)
+
+
 def test_only_some_rows_are_trained_on(seed):
     """Targets count within ``rows``, the source counts all."""
     rows = np.random.default_rng(seed).permutation(100)[:60]
@@ -337,6 +346,8 @@ def test_the_validation_loss_is_the_weighted_mean_loss(masked, weighted, seed):
         error = ((module(valid.source.x, valid.source.mask) - valid.target) ** 2).mean(1)
         expected = (weight @ error / weight.sum()).item()
         assert net.history[epoch, "valid_loss"] == pytest.approx(expected, rel=EXACT)
+    net.module_.train()
+    assert net.evaluate(valid) == net.history[-1, "valid_loss"], "dropout is off"
 
 
 class Losses:
