@@ -2,22 +2,39 @@
 
 from ._data import SequenceView
 from ._training import DivergenceError
+from .beta_path import BetaPath, residual_beta_path
 from .classifier import ResidualTransformerClassifier
 from .conditioning import Conditioning, conditioning
-from .convergence import Convergence
+from .convergence import (
+    Convergence,
+    LinearConvergenceCertificate,
+    LinearizedPrediction,
+    ResidualBetaSuggestion,
+    certify_linear_convergence,
+    linearized_prediction,
+    suggest_residual_beta,
+)
 from .model_selection import make_conditioning_scorer, make_convergence_scorer
 from .regressor import ResidualTransformerRegressor
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "BetaPath",
     "Conditioning",
     "Convergence",
     "DivergenceError",
+    "LinearConvergenceCertificate",
+    "LinearizedPrediction",
+    "ResidualBetaSuggestion",
     "ResidualTransformerClassifier",
     "ResidualTransformerRegressor",
     "SequenceView",
+    "certify_linear_convergence",
     "conditioning",
+    "linearized_prediction",
     "make_conditioning_scorer",
     "make_convergence_scorer",
+    "residual_beta_path",
+    "suggest_residual_beta",
 ]

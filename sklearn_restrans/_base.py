@@ -17,12 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 from ._compat import Interval, StrOptions, _fit_context
 from ._core import ACTIVATIONS, Architecture, ResidualTransformer
 from ._data import Scaler, SequenceView, chunks, make_source
+from ._descent import Objective
 from ._device import available_device, resolve_device, resolve_dtype, torch_state
 from ._inputs import InputChecks
+from ._run import Ready, Run, exact_copy, layer_traces
 from ._training import (
     PREDICT_CHUNK,
-    DivergenceError,
     EpochHook,
+    SampleLoss,
     StopRule,
     TrainingSet,
     continue_net,
@@ -32,7 +34,6 @@ from ._training import (
     restore_net,
     train,
 )
-from .conditioning import Conditioning, LayerTrace
 from .convergence import Convergence
 
 
@@ -136,82 +137,120 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
             # A fit that fails must not leave an old net under new statistics.
             self.__dict__.pop("net_", None)
         seed = self._draw_seed()
+        with torch_state(self.n_threads, seed, resolve_device(self.device)):
+            ready = self._load(X, y, sample_weight, X_val, y_val, seed, warm)
+            run = self._begin(ready, seed, warm)
+            try:
+                best = train(run.net, ready.data, ready.valid, self.max_iter, run.rule, seed)
+            finally:
+                run.release()
+            self._end(run, best)
+        return self
+
+    def _load(self, X, y, sample_weight=None, X_val=None, y_val=None, seed=0, warm=False):
+        """Validate, fit the scalings, and lay the data out as tensors."""
+        if (X_val is None) != (y_val is None):
+            given, missing = ("y_val", "X_val") if X_val is None else ("X_val", "y_val")
+            raise ValueError(f"{given} was given without {missing}; pass both.")
+        X, y, weight, rows, valid_rows = self._prepare(X, y, sample_weight, seed, X_val, warm)
+        arch = self._architecture(X)
+        if warm:
+            self._check_warm(arch)
         device = resolve_device(self.device)
-        X = self._check_X(X, reset=not warm)
+        dtype = resolve_dtype(self.dtype, X.dtype, len(X) * arch.n_tokens * arch.d_model, device)
+        source = make_source(X, self._x_scaler, dtype, device)
+        valid = None
+        if X_val is not None:
+            valid = self._given_validation(X_val, y_val, dtype, device)
+        elif len(valid_rows):
+            valid = self._training_set(source, y, weight, valid_rows, dtype)
+        data = self._training_set(source, y, weight, rows, dtype)
+        return Ready(arch, dtype, device, data, valid)
+
+    def _prepare(self, X, y, sample_weight, seed, X_val=None, keep=False):
+        """Validated data and the rows to train and validate on; fits the scalings unless kept."""
+        X = self._check_X(X, reset=not keep)
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        y = self._check_targets(y, reset=not warm)
+        y = self._check_targets(y, reset=not keep)
         check_consistent_length(X, y)
-        if (X_val is None) != (y_val is None):
-            given, missing = ("y_val", "X_val") if X_val is None else ("X_val", "y_val")
-            raise ValueError(f"{given} was given without {missing}; pass both.")
         weight = self._weigh_classes(y, self._check_weight(sample_weight, X))
         rows, valid_rows = self._split(X, y, weight, seed, X_val)
-        fit_weight = None if weight is None else weight[rows]
-        if not warm:
+        if not keep:
+            fit_weight = None if weight is None else weight[rows]
             self._x_scaler = Scaler.fit(*self._scaling_rows(X, rows, fit_weight))
             self._encode_targets(y[rows], fit_weight)
-        arch = self._architecture(X)
-        if warm:
-            self._check_warm(arch)
-        dtype = resolve_dtype(self.dtype, X.dtype, len(X) * arch.n_tokens * arch.d_model, device)
-        with torch_state(self.n_threads, seed, device):
-            source = make_source(X, self._x_scaler, dtype, device)
-            data = self._training_set(source, y, weight, rows, dtype)
-            valid = None
-            if X_val is not None:
-                valid = self._given_validation(X_val, y_val, dtype, device)
-            elif len(valid_rows):
-                valid = self._training_set(source, y, weight, valid_rows, dtype)
-            self._run(arch, dtype, device, data, valid, seed, warm)
-        return self
+        return X, y, weight, rows, valid_rows
 
-    def _run(self, arch, dtype, device, data, valid, seed, warm):
-        """Train on ready tensors and set what fit reports."""
+    @_fit_context(prefer_skip_nested_validation=True)
+    def _objective(self, X, y, sample_weight=None, *, fitted=False):
+        """The training loss, in float64 on the CPU, and the seed that goes with its descent.
+
+        At the weights fit would start from, on data prepared as fit prepares them; or at the fitted
+        weights, with the scalings of that fit.
+        """
+        seed = self._draw_seed()
+        X, y, weight, rows, _ = self._prepare(X, y, sample_weight, seed, keep=fitted)
+        dtype, device = torch.float64, torch.device("cpu")
+        if fitted:
+            module = exact_copy(self.net_.module_)
+        else:
+            generator = torch.Generator().manual_seed(seed)
+            module = self._new_module(self._architecture(X), dtype, generator)
+        source = make_source(X, self._x_scaler, dtype, device)
+        data = self._training_set(source, y, weight, rows, dtype)
+        return Objective(module, SampleLoss(self.loss), data), seed
+
+    def _share(self, other):
+        """Take over what ``other`` learnt before training: scalings, names, labels."""
+        own = self.get_params(deep=False)
+        self.__dict__.update({k: v for k, v in vars(other).items() if k not in own})
+
+    def _begin(self, ready, seed, warm=False):
+        """A net on ready data with its stop rule and its record of the start."""
         generator = torch.Generator().manual_seed(seed)
-        rule = self._stop_rule(valid)
-        probe = np.random.default_rng(seed).permutation(data.rows)[: self.conditioning_samples]
-        probe.sort()
-        net = self._new_net(arch, dtype, device, len(data), generator)
+        net = self._new_net(ready.arch, ready.dtype, ready.device, len(ready.data), generator)
         if warm:
             # A copy: a fit that fails leaves the model as it was.
             continue_net(net, self.net_)
-        conditioning = Conditioning()
-
-        def record(epoch):
-            traces = list(_traces(net.module_, data.source, probe))
-            if not all(np.isfinite(layer.output).all() for chunk in traces for layer in chunk):
-                raise DivergenceError(f"Z is not finite after epoch {epoch}. {rule.advice}")
-            conditioning.record(epoch, traces)
-
-        record(len(net.history))
-        hooks = [("stop_rule", rule)]
+        probe = ready.data.subset(self.conditioning_samples, seed)
+        # The history of gradient descent has the gradient of all rows at every epoch.
+        run = Run(net, self._stop_rule(ready.valid), probe, ready, self.solver != "gd")
+        run.record(len(net.history))
+        hooks = [("stop_rule", run.rule)]
         if self.conditioning_interval is not None:
-            hooks.insert(0, ("conditioning", EpochHook(record, self.conditioning_interval)))
-        user_callbacks = net.callbacks_
-        net.callbacks_ = user_callbacks + hooks
+            hooks.insert(0, ("conditioning", EpochHook(run.record, self.conditioning_interval)))
+        net.callbacks_ = [*net.callbacks_, *hooks]
         net.generator = generator
-        try:
-            best = train(net, data, valid, self.max_iter, rule, seed)
-        finally:
-            net.callbacks_, net.generator = user_callbacks, None
-            net.valid_set = net.descent = None
-        if conditioning.epochs[-1] != best:
-            record(best)
-        self.net_, self.conditioning_, self.best_iteration_ = net, conditioning, best
-        self.device_ = str(device)
-        self._report()
+        return run
 
-    def _report(self):
-        """Fitted attributes that are read off the history."""
+    def _end(self, run, best):
+        """Set what fit reports."""
+        if run.conditioning.epochs[-1] != best:
+            run.record(best)
+        self.net_, self.conditioning_, self.best_iteration_ = run.net, run.conditioning, best
+        self.device_ = str(run.ready.device)
+        scale = None
+        if self.loss == "squared_error":
+            scale = 2.0 / (len(run.ready.data) * run.ready.arch.n_outputs)
+        self._report(run.gradients, scale)
+
+    def _report(self, gradients, scale):
+        """Fitted attributes that are read off the history, and off the gradients of the probe."""
         history = pd.DataFrame(self.net_.history.to_list()).drop(columns="batches")
         self.history_ = history.set_index("epoch")
         self.n_iter_ = len(history)
         self.loss_curve_ = history["train_loss"].tolist()
+        if self.solver == "gd":
+            gradients = history[["epoch", "train_loss", "gradient_norm"]].to_numpy(dtype=float)
         self.convergence_ = Convergence(
-            history["train_loss"], history["learning_rate"], history.get("valid_loss")
+            history["train_loss"],
+            history["learning_rate"],
+            history.get("valid_loss"),
+            gradients=gradients,
+            scale=scale,
         )
         beta = self.net_.module_.beta
         self.residual_beta_ = beta.detach().cpu().numpy().astype(float)
@@ -222,11 +261,15 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
             self.validation_scores_ = (-history["valid_loss"]).tolist()
             self.best_validation_score_ = self.validation_scores_[self.best_iteration_ - 1]
 
-    def _new_net(self, arch, dtype, device, n_samples, generator):
+    def _new_module(self, arch, dtype, generator):
         module = ResidualTransformer(arch)
         module.reset_parameters(self.init, generator)
         # beta after the weights have their final type: float32 would change 0.3 in the 8th digit.
         module.to(dtype).beta.data.copy_(torch.as_tensor(self._beta(arch.n_layers)))
+        return module
+
+    def _new_net(self, arch, dtype, device, n_samples, generator):
+        module = self._new_module(arch, dtype, generator)
         schedule = self.learning_rate
         if schedule == "auto":
             schedule = "one_cycle" if self.solver in ("adamw", "adam") else "constant"
@@ -367,7 +410,7 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         X = self._check_X(X, reset=False)
         source = make_source(X, self._x_scaler, torch.float64, torch.device("cpu"))
         with torch_state(self.n_threads, None, torch.device("cpu")):
-            yield from _traces(self.net_.module_, source, np.arange(len(X)))
+            yield from layer_traces(self.net_.module_, source, np.arange(len(X)))
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "net_")
@@ -418,17 +461,3 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
             make_net(module, saved["loss"], settings, self.callbacks or ()), saved
         )
         self.device_ = str(device)
-
-
-def _traces(module, source, rows):
-    """Float64 layer traces of some rows of a source, on the CPU, a chunk at a time."""
-    arch, state = module.arch, module.state_dict()
-    exact = ResidualTransformer(arch).double()
-    exact.load_state_dict(state)
-    exact.eval()
-    for start in range(0, len(rows), PREDICT_CHUNK):
-        x, mask = source.take(rows[start : start + PREDICT_CHUNK])
-        with torch.inference_mode():
-            layers = exact.traces(x.double().cpu(), None if mask is None else mask.cpu())
-        mask = None if mask is None else mask.cpu().numpy()
-        yield [LayerTrace(*(part.numpy() for part in layer), mask) for layer in layers]

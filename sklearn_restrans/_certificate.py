@@ -1,144 +1,235 @@
-"""What the certificate measures on a model: its PL constants and its tangent kernel, in float64.
-
-An `objective` is :class:`._descent.Objective`: a model, the squared error, and a training set. Its
-Phi is s/2 sum_i w_i ||F_i - Y_i||^2 with s = 2 / (N c) and weights w of mean 1.
-"""
+"""The certificate: gradient descent on an estimator's loss, with a bound on every step it takes."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
-from torch import Tensor
-from torch.func import functional_call, jacrev, vmap
+from sklearn.base import clone
 
-from ._core import average_tokens, last_token, project, read_token
-from .theory import pl_constant, tangent_kernel
+from . import _constants, theory
+from ._constants import check_count, check_estimator, check_kernel_size
+from ._descent import GradientDescent
+from ._device import torch_state
 
-# Rows N c up to which an N c x N c matrix is decomposed: about 10 s on one core at the limit.
-MAX_KERNEL_ROWS = 2_000
+# N c up to which the tangent kernel is measured at every step unless told otherwise: 0.1 s a step
+# at d_model = 32.
+_KERNEL_EVERY_STEP = 200
 
-# Bytes of the part of the Jacobian that is formed at once.
-_JACOBIAN_BYTES = 2**28
-
-# Sequences per pass over the Jacobian; bounds the activations that are kept.
-_CHUNK = 64
+# A path ends where the loss is this many times that of the start: what follows overflows.
+_LOST = 1e6
 
 
-class ReadOut(NamedTuple):
-    """The arrays of theory.md 3 on the rows read out.
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearConvergenceCertificate:
+    """Gradient descent on one problem with a bound on every step, all in float64.
 
-    A (n, d), the input of W_U; H (n, m), the input of the last W_2; and `inside` (n, d), the input
-    of a norm between W_2 and W_U, where one row of it belongs to each row of A.
+    Attributes
+    ----------
+    steps : DataFrame
+        A row for each step of the path; see :meth:`to_frame`.
+    product : float
+        Product of the contractions of the certified steps: if all are, Phi_n <= product Phi_0.
+        NaN if a step failed.
+    verdict : str
+        Certified at every step, failed at step t, or vacuous, and why.
+    final_loss : float
+        Phi_n, after the last step.
+    scale : float
+        s = 2 / (N c) in ``Phi = s/2 sum_i w_i ||F_i - Y_i||^2``.
+    n_rows, n_outputs : int
+        N, the rows of weight above 0, and c.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_restrans import ResidualTransformerRegressor, certify_linear_convergence
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.standard_normal((8, 5, 3)), rng.standard_normal(8)
+    >>> model = ResidualTransformerRegressor(
+    ...     solver="gd", learning_rate_init="auto", max_iter=5, random_state=0
+    ... )
+    >>> certificate = certify_linear_convergence(model, X, y)
+    >>> certificate.certified, certificate.verdict
+    (True, 'certified at every step (by the tangent kernel)')
     """
 
-    A: Tensor
-    H: Tensor
-    inside: Tensor | None
+    steps: pd.DataFrame
+    product: float
+    verdict: str
+    final_loss: float
+    scale: float
+    n_rows: int
+    n_outputs: int
 
+    @property
+    def certified(self):
+        """Whether every step is."""
+        return bool((self.steps["status"] == "certified").all())
 
-def read_out(module, x, mask=None):
-    """A, H and what a post norm saw, by the plain formulas of ``_core``."""
-    X = module.embed(x)
-    *earlier, last = module.layers
-    for index, layer in enumerate(earlier):
-        X = layer(X, mask, module.layer_beta(index))
-    beta = module.layer_beta(-1)
-    z = last.add_residual(last.attend(X, mask)[0], X, beta)
-    if module.arch.readout == "mean":
-        h = last.hidden(z)
-        a = last.add_feedforward(h, z, beta)
-        # W_2 commutes with the mean; a norm after it does not.
-        return ReadOut(average_tokens(a, mask), average_tokens(h, mask), None)
-    z = read_token(z, last_token(mask, z.shape[-2]))
-    h = last.hidden(z)
-    inside = project(h, last.W_2) + last.b_2 + beta[1] * z if module.arch.norm == "post" else None
-    return ReadOut(last.add_feedforward(h, z, beta), h, inside)
+    def to_frame(self):
+        """The path, step by step.
 
+        Returns
+        -------
+        frame : DataFrame
+            Columns loss (Phi_t), gradient_norm, step_size, kappa, alpha (of W_U and the last W_2),
+            alpha_tangent (lambda_min of the tangent kernel, where it was measured), bound (on
+            Phi_{t+1}, from the greater of the two), contraction (bound / Phi_t), margin (bound -
+            Phi_{t+1}), kappa_error and status, as in :func:`~.theory.path_certificate`.
+        """
+        return self.steps.copy()
 
-def _weights(objective):
-    """What theory's functions need to know of Phi: w_i, and s = 2 / (N c)."""
-    weight = objective.data.weight
-    weight = None if weight is None else weight.numpy()
-    return {"sample_weight": weight, "scale": scale_of(objective)}
-
-
-def n_rows(objective):
-    """N c, the number of residuals."""
-    return len(objective.data) * objective.module.arch.n_outputs
-
-
-def scale_of(objective):
-    """s = 2 / (N c): half of it makes the sum of squares the mean squared error."""
-    return 2.0 / n_rows(objective)
-
-
-def two_block_constant(objective):
-    """alpha of W_U and the last W_2: ``lambda_min(A A^T + sigma_c(W_U)^2 H H^T)``, times s.
-
-    With a post norm the W_2 block holds its Jacobian, ``G_i = J_i^T W_U``; with a post norm and a
-    mean read-out no J_i belongs to a row, and A's block stands alone.
-    """
-    module = objective.module
-    with torch.no_grad():
-        parts = [read_out(module, *x) for x, _, _ in objective.batches()]
-    A, H = (torch.cat([part[k] for part in parts]).numpy() for k in range(2))
-    if module.arch.norm != "post":
-        return pl_constant(A, H, module.W_U.detach().numpy(), **_weights(objective))
-    if module.arch.readout == "mean":
-        return pl_constant(A, **_weights(objective))
-    inside = torch.cat([part.inside for part in parts])
-    J = vmap(jacrev(module.layers[-1].norm_2))(inside).detach().numpy()
-    method = "exact" if n_rows(objective) <= MAX_KERNEL_ROWS else "bound"
-    W_U = module.W_U.detach().numpy()
-    return pl_constant(A, H, W_U, J, method=method, **_weights(objective))
-
-
-def output_jacobian(objective):
-    """Derivatives of all outputs by each weight tensor: arrays (N c, *shape), one after the other.
-
-    A sample's outputs depend on its own input alone, so one backward pass for each output of a
-    sample is enough, for all samples side by side.
-    """
-    module, rows = objective.module, n_rows(objective)
-    weights = {k: p.detach() for k, p in module.named_parameters() if p.requires_grad}
-    fixed = dict(module.named_buffers())
-    (x, mask), _, _ = objective.data.batch(np.arange(len(objective.data)))
-    for names in _groups(weights, rows):
-        others = fixed | {k: w for k, w in weights.items() if k not in names}
-
-        def outputs(part, x, mask, others=others):
-            batch = x[None], None if mask is None else mask[None]
-            return functional_call(module, others | part, batch)[0]
-
-        jacobian = vmap(jacrev(outputs), (None, 0, None if mask is None else 0), chunk_size=_CHUNK)(
-            {k: weights[k] for k in names}, x, mask
+    def __repr__(self):
+        first, last = self.steps["loss"].iloc[0], self.final_loss
+        factor = last / first if first > 0 else np.nan
+        return (
+            f"LinearConvergenceCertificate: {self.verdict}. Phi {first:.4g} -> {last:.4g} in "
+            f"{len(self.steps)} steps: a factor of {factor:.4g} measured, {self.product:.4g} "
+            f"certified. N = {self.n_rows}, c = {self.n_outputs}, s = 2 / (N c) = "
+            f"{self.scale:.4g}, float64."
         )
-        for block in jacobian.values():
-            yield block.flatten(0, 1).numpy()
 
 
-def _groups(weights, rows):
-    """Names of the weights in groups whose Jacobians fit into memory together."""
-    group, size = [], 0
-    for name, weight in weights.items():
-        needed = 8 * rows * weight.numel()
-        if group and size + needed > _JACOBIAN_BYTES:
-            yield group
-            group, size = [], 0
-        group.append(name)
-        size += needed
-    yield group
+def certify_linear_convergence(
+    estimator, X, y, sample_weight=None, *, n_steps=None, tangent_kernel="auto"
+):
+    """Run gradient descent and certify every step it takes.
+
+    ``Phi_{t+1} = Phi_t - mu (1 - mu kappa_t / 2) ||grad Phi_t||^2``, kappa_t from three measured
+    numbers, and ``||grad Phi_t||^2 >= 2 alpha_t Phi_t``: if kappa_t < 2 / mu, the step left at most
+    ``1 - 2 mu (1 - mu kappa_t / 2) alpha_t`` of the loss. No smoothness is assumed, and of steps
+    that were not taken nothing is claimed.
+
+    Parameters
+    ----------
+    estimator : estimator
+        ResidualTransformerRegressor or -Classifier with solver="gd" and loss="squared_error"; it is
+        cloned. The path is that of its `fit` with dtype="float64", device="cpu" and the same
+        `random_state`, with float64 whatever its `dtype` says, and without its stop rule and
+        callbacks. Steps that learning_rate_init="auto" undoes are not part of it.
+    X, y : array-like
+        Data as for `fit`.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights as for `fit`.
+    n_steps : int, default=None
+        Steps to take; None takes `max_iter` of the estimator.
+    tangent_kernel : {"auto", True, False}, default="auto"
+        Whether to measure lambda_min(J J^T) at each step, the best constant the model has, beside
+        alpha of W_U and the last W_2; "auto" does up to N c = 200.
+
+    Returns
+    -------
+    certificate : LinearConvergenceCertificate
+        With alpha = 0 at all steps it is vacuous; a fixed step that is too long makes it fail.
+
+    Raises
+    ------
+    TypeError
+        If the estimator is none of this package.
+    ValueError
+        For another solver or loss, early stopping, dropout, weight decay, data that do not fit, a
+        kernel above N c = 2,000, or a loss that is not finite after the first step.
+
+    References
+    ----------
+    Z. Qin, J. Zhou, J. Jiang, Z. Zhu, arXiv:2506.05249; the computable constants are this package's
+    own (`theory`).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_restrans import ResidualTransformerClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> certify_linear_convergence(ResidualTransformerClassifier(), X, y)
+    Traceback (most recent call last):
+        ...
+    ValueError: certify_linear_convergence is about the squared error, got loss='log_loss': set \
+loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
+    """
+    check_estimator(estimator, "certify_linear_convergence")
+    if tangent_kernel not in ("auto", True, False):
+        raise ValueError(f"tangent_kernel must be 'auto', True or False, got {tangent_kernel!r}.")
+    estimator = clone(estimator)
+    n_steps = check_count("n_steps", estimator.max_iter if n_steps is None else n_steps)
+    with torch_state(estimator.n_threads, None, torch.device("cpu")):
+        objective, seed = estimator._objective(X, y, sample_weight)
+        if tangent_kernel == "auto":
+            tangent_kernel = _constants.n_residuals(objective) <= _KERNEL_EVERY_STEP
+        if tangent_kernel:
+            check_kernel_size(objective, "pass fewer rows, or tangent_kernel=False")
+        descent = GradientDescent(objective, estimator._check_step(), seed)
+        path = _measured_path(descent, n_steps, tangent_kernel)
+    return _certificate_of(path, descent, tangent_kernel)
 
 
-def kernel(objective):
-    """Eigenvalues and modes of the tangent kernel J J^T; see :func:`.theory.tangent_kernel`."""
-    return tangent_kernel(output_jacobian(objective), **_weights(objective))
+def _measured_path(descent, n_steps, tangent_kernel):
+    """Rows (Phi, ||grad Phi||, step size, alpha, alpha_tangent) of the weights on the path.
+
+    The last row, without constants, is where the path ends: after n_steps, or where it diverges.
+    """
+    path, nothing = [], (np.nan, np.nan)
+    while True:
+        step = descent.look()
+        if step.undone:
+            path.pop()  # these are its weights: only the step from them is another now
+        if not np.isfinite(step.loss):
+            return path
+        lost = descent.diverged or step.loss > _LOST * descent.losses[0]
+        end = lost or len(path) == n_steps
+        constants = nothing if end else _alphas(descent.objective, tangent_kernel)
+        path.append((step.loss, step.gradient_norm, step.step_size, *constants))
+        if end:
+            return path
+        descent.move()
 
 
-def residuals(objective):
-    """F - Y, flattened as the rows of the Jacobian: output k of sample i at i c + k."""
-    with torch.no_grad():
-        parts = [objective.module(*x) - target for x, target, _ in objective.batches()]
-    return torch.cat(parts).flatten().numpy()
+def _alphas(objective, tangent_kernel):
+    alpha = _constants.two_block_constant(objective)
+    return alpha, _constants.kernel(objective).lambda_min if tangent_kernel else np.nan
+
+
+def _certificate_of(path, descent, tangent_kernel):
+    """The result for a measured path."""
+    if len(path) < 2:
+        raise ValueError(
+            f"the loss is not finite after the first step of {descent.step_size:.4g}: there is "
+            "nothing to certify; use learning_rate_init='auto', and a smaller residual_beta."
+        )
+    loss, norm, step, alpha, tangent = np.array(path).T
+    objective = descent.objective
+    arch, n = objective.module.arch, len(objective.data)
+    frame, product, verdict = theory.path_certificate(
+        loss,
+        norm[:-1],
+        step[:-1],
+        # Both are constants of the model. They are rounded down differently: take the greater.
+        np.fmax(alpha, tangent)[:-1],
+        zero_loss=descent.zero_loss,
+        dimensions=None if tangent_kernel or arch.norm == "post" else (n, arch.d_model, arch.d_ff),
+    )
+    frame["alpha"] = alpha[:-1]
+    if tangent_kernel:
+        frame.insert(frame.columns.get_loc("alpha") + 1, "alpha_tangent", tangent[:-1])
+    if not np.isfinite(descent.losses[-1]) and "failed" not in verdict:
+        product = np.nan
+        verdict = f"failed at step {len(frame)}: the loss is not finite after it"
+    verdict += _explanation(verdict, tangent_kernel, _constants.n_residuals(objective))
+    scale = _constants.scale_of(objective)
+    return LinearConvergenceCertificate(
+        frame, product, verdict, float(loss[-1]), scale, n, arch.n_outputs
+    )
+
+
+def _explanation(verdict, tangent_kernel, n_residuals):
+    """End of the verdict: what the bounds rest on, or what may still give one."""
+    measured = "tangent kernel" if tangent_kernel else "blocks of W_U and the last W_2"
+    if "vacuous because" not in verdict:
+        return f" (by the {measured})" if "certified" in verdict else ""
+    # theory gives the reason itself where [A, sigma H] is the matrix
+    reason = "" if ":" in verdict else f": the rank of the {measured} is below N c = {n_residuals}"
+    if not tangent_kernel and n_residuals <= _constants.MAX_KERNEL_ROWS:
+        reason += "; the constant of tangent_kernel=True may be above 0"
+    return reason

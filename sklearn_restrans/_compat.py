@@ -1,6 +1,7 @@
 """scikit-learn's private names, in one place, so that a new release breaks one file."""
 
 from sklearn.base import _fit_context
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 from sklearn.utils.validation import _check_sample_weight, _check_y, _num_samples
 
@@ -12,4 +13,5 @@ __all__ = [
     "_check_y",
     "_fit_context",
     "_num_samples",
+    "_safe_indexing",
 ]

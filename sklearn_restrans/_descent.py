@@ -77,7 +77,7 @@ class Objective:
         for part in self.parts():
             for g, d in zip(gradient, torch.autograd.grad(part, self.parameters), strict=True):
                 g += d
-            total += float(part)
+            total += float(part.detach())
         return total, gradient
 
     def hessian_product(self, vector):

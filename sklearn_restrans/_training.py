@@ -126,6 +126,28 @@ class TrainingSet:
         return (x, mask), self.target.index_select(0, index), weight
 
 
+def make_optimizer(module, solver, lr, weight_decay):
+    """The solver's optimiser; only weight matrices decay, as usual for Transformers."""
+    matrices, others = [], []
+    for name, parameter in module.named_parameters():
+        (matrices if name.rpartition(".")[2].startswith("W_") else others).append(parameter)
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others}]
+    lr = 1.0 if lr == "auto" else lr  # until the curvature is measured
+    return _OPTIMIZERS[solver](groups, lr=lr, weight_decay=0.0, fused=True)
+
+
+def make_schedule(optimizer, kind, lr, steps):
+    """The step-size schedule over so many steps; None for a constant step."""
+    if kind == "constant":
+        return None
+    with warnings.catch_warnings():
+        # torch warns that the step order cannot be checked for a re-used optimiser
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, lr, total_steps=steps, cycle_momentum=False
+        )
+
+
 class Net(NeuralNet):
     """skorch's net, fed from a :class:`TrainingSet`; its ``module_`` is the fitted model."""
 
@@ -157,14 +179,12 @@ class Net(NeuralNet):
 
     def initialize_optimizer(self, triggered_directly=None):
         """One optimiser; only weight matrices decay, as usual for Transformers."""
-        matrices, others = [], []
-        for name, parameter in self.module_.named_parameters():
-            (matrices if name.rpartition(".")[2].startswith("W_") else others).append(parameter)
-        groups = [{"params": matrices, "weight_decay": self.weight_decay}, {"params": others}]
-        lr = 1.0 if self.lr == "auto" else self.lr  # until the curvature is measured
-        self.optimizer_ = _OPTIMIZERS[self.solver](groups, lr=lr, weight_decay=0.0, fused=True)
+        self.optimizer_ = make_optimizer(self.module_, self.solver, self.lr, self.weight_decay)
         self.scheduler_ = None
         return self
+
+    def on_batch_begin(self, net, batch=None, training=False, **_):
+        """Keep no row per batch in the history: the losses of batches stay on the device."""
 
     def infer(self, x, mask=None, **_):
         if not self.autocast:
@@ -186,15 +206,8 @@ class Net(NeuralNet):
 
     def schedule(self, n_samples, epochs):
         """Attach the step-size schedule for a whole call to fit."""
-        self.scheduler_ = None
-        if self.learning_rate == "one_cycle":
-            steps = epochs * -(-n_samples // self.batch_size)
-            with warnings.catch_warnings():
-                # torch warns that the step order cannot be checked for a re-used optimiser
-                warnings.simplefilter("ignore", UserWarning)
-                self.scheduler_ = torch.optim.lr_scheduler.OneCycleLR(
-                    self.optimizer_, self.lr, total_steps=steps, cycle_momentum=False
-                )
+        steps = epochs * -(-n_samples // self.batch_size)
+        self.scheduler_ = make_schedule(self.optimizer_, self.learning_rate, self.lr, steps)
 
     def notify(self, method_name, **kwargs):
         """Call every callback; the end that skorch's EarlyStopping asks for is no Ctrl-C."""
@@ -377,18 +390,22 @@ def train(net: Net, data: TrainingSet, valid: TrainingSet | None, epochs: int, r
             part = data.subset(_AUTO_STEP_ROWS, seed)
             net.set_step(smooth_step(Objective(net.module_, net.criterion_, part), seed))
         net.schedule(len(data), epochs)
-    start = len(net.history)
     net.notify("on_train_begin", X=data, y=None)
     # skorch would swallow KeyboardInterrupt in partial_fit; fit_loop lets Ctrl-C through.
     with contextlib.suppress(StopTraining):
         net.fit_loop(data, epochs=epochs)
     net.notify("on_train_end", X=data, y=None)
+    return finish(net, rule)
+
+
+def finish(net: Net, rule):
+    """Put the kept weights in place, check them, and return their epoch (1-based)."""
     net.valid_set = net.descent = None
     net.module_.eval()
     if rule.best_weights_ is not None:
         net.module_.load_state_dict(rule.best_weights_)
         rule.best_weights_ = None
-        return start + rule.best_epoch_
+        return rule.start_ + rule.best_epoch_
     if not all(bool(p.isfinite().all()) for p in net.module_.parameters()):
         raise DivergenceError(f"a weight is not finite after the last step. {rule.advice}")
     return len(net.history)

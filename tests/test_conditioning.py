@@ -417,7 +417,7 @@ class TwoLayers(BaseEstimator):
     """Hands X itself over, in chunks of two sequences, as an estimator of the package does."""
 
     def fit(self, X, y=None):
-        self.n_iter_ = 12
+        self.best_iteration_ = 12
         return self
 
     def _layer_traces(self, X):

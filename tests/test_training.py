@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from sklearn_restrans import _training
 from sklearn_restrans._core import Architecture, ResidualTransformer
 from sklearn_restrans._data import DenseSource
+from sklearn_restrans._descent import GradientDescent, Objective
 from sklearn_restrans._training import (
     PREDICT_CHUNK,
     DivergenceError,
@@ -201,10 +202,10 @@ def test_adam_and_sgd_equal_a_bare_torch_loop(seed):
 
 def test_gd_is_gradient_descent_on_the_whole_set(seed):
     """theta_(t+1) = theta_t - mu grad Phi(theta_t), rows in their order, no shuffling."""
-    data = make_data(150, seed, weighted=True)
+    data = make_data(300, seed, weighted=True)
     bare = make_module(seed)
     net = fitted(
-        data, 4, module=make_module(seed), solver="gd", weight_decay=0.0, lr=0.05, batch_size=150
+        data, 4, module=make_module(seed), solver="gd", weight_decay=0.0, lr=0.05, batch_size=300
     )
     losses = []
     for _ in range(4):
@@ -249,15 +250,17 @@ def test_micro_batches_accumulate_the_gradient_of_the_batch(size, monkeypatch, s
     assert_equal_weights(net.module_, bare)
 
 
-@pytest.mark.parametrize("size", [1, 30, 1_000])
-def test_gd_does_not_depend_on_the_micro_batch(size, monkeypatch, seed):
-    data = make_data(100, seed, masked=True)
-    settings = {"solver": "gd", "batch_size": 100, "weight_decay": 0.0}
-    nets = []
-    for micro_batch in (size, 64):
-        monkeypatch.setattr(_training, "_MICRO_BATCH", micro_batch)
-        nets.append(fitted(data, 4, module=make_module(seed), **settings))
-    assert_equal_weights(nets[0].module_, nets[1].module_)
+@pytest.mark.parametrize("chunk", [1, 30, 1_000])
+def test_gd_does_not_depend_on_the_chunks(chunk, seed):
+    """The gradient is a sum over chunks of the rows, whatever their size."""
+    data = make_data(100, seed, masked=True, weighted=True)
+    net = fitted(data, 4, module=make_module(seed), solver="gd", weight_decay=0.0)
+    module = make_module(seed)
+    objective = Objective(module, SampleLoss("squared_error"), data, chunk=chunk)
+    descent = GradientDescent(objective, SETTINGS["lr"], seed)
+    losses = [descent.step().loss for _ in range(4)]
+    assert_equal_weights(net.module_, module)
+    np.testing.assert_allclose(net.history[:, "train_loss"], losses, rtol=EXACT)
 
 
 @pytest.mark.parametrize(("epochs", "n", "batch_size"), [(5, 100, 32), (1, 90, 30), (12, 20, 20)])
@@ -386,6 +389,8 @@ class Losses:
         ([1.0, 0.9, 0.8, 0.1], 3, 0.25, 4, 4),
         # exactly tol is not more than tol
         ([1.0, 0.75, 0.5], 1, 0.25, 2, 2),
+        # falling back from a rise is no progress either
+        ([1, 5, 4, 3, 2], 3, 0.0, 4, 1),
         # no patience, no stop
         ([1, 2, 3, 4, 5, 6], None, 0.0, 6, 1),
         ([1, 1, 1], 2, 0.0, 3, 1),

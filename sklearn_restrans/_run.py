@@ -1,0 +1,68 @@
+"""One training under way: its data, its net, and what is recorded of it on a probe set."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ._core import Architecture, ResidualTransformer
+from ._descent import Objective, gradient_norm
+from ._training import PREDICT_CHUNK, DivergenceError, TrainingSet
+from .conditioning import Conditioning, LayerTrace
+
+
+class Ready(NamedTuple):
+    """Validated and scaled data as tensors, and the architecture for them."""
+
+    arch: Architecture
+    dtype: torch.dtype
+    device: torch.device
+    data: TrainingSet
+    valid: TrainingSet | None
+
+
+class Run:
+    """One training under way: the net, and what is recorded of it on the probe set."""
+
+    def __init__(self, net, rule, probe, ready, with_gradient):
+        self.net, self.rule, self.probe, self.ready = net, rule, probe, ready
+        self.with_gradient = with_gradient
+        self.conditioning, self.gradients = Conditioning(), []
+        self._user_callbacks = net.callbacks_
+
+    def record(self, epoch):
+        """Conditioning, and loss and gradient norm, of the present weights on the probe set."""
+        net, probe = self.net, self.probe
+        traces = list(layer_traces(net.module_, probe.source, probe.rows))
+        if not all(np.isfinite(layer.output).all() for chunk in traces for layer in chunk):
+            raise DivergenceError(f"Z is not finite after epoch {epoch}. {self.rule.advice}")
+        self.conditioning.record(epoch, traces)
+        if self.with_gradient:
+            net.module_.eval()
+            loss, gradient = Objective(net.module_, net.criterion_, probe).gradient()
+            self.gradients.append((epoch, loss, gradient_norm(gradient)))
+
+    def release(self):
+        """Give the net back without what belongs to this training."""
+        self.net.callbacks_, self.net.generator = self._user_callbacks, None
+        self.net.valid_set = self.net.descent = None
+
+
+def exact_copy(module):
+    """A copy in float64 on the CPU, without dropout."""
+    exact = ResidualTransformer(module.arch).double()
+    exact.load_state_dict(module.state_dict())
+    return exact.eval()
+
+
+def layer_traces(module, source, rows):
+    """Float64 layer traces of some rows of a source, on the CPU, a chunk at a time."""
+    exact = exact_copy(module)
+    for start in range(0, len(rows), PREDICT_CHUNK):
+        x, mask = source.take(rows[start : start + PREDICT_CHUNK])
+        with torch.inference_mode():
+            layers = exact.traces(x.double().cpu(), None if mask is None else mask.cpu())
+        mask = None if mask is None else mask.cpu().numpy()
+        yield [LayerTrace(*(part.numpy() for part in layer), mask) for layer in layers]

@@ -1,0 +1,284 @@
+"""Many candidates of one shape trained at once, along a leading dimension of every weight.
+
+Each candidate keeps its own batches, optimiser state, history, stop rule and fate: the numbers are
+those of separate fits up to rounding, the matrix products are shared batched ones.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from ._core import ResidualTransformer
+from ._device import resolve_device, torch_state
+from ._fast import forward
+from ._training import (
+    PREDICT_CHUNK,
+    DivergenceError,
+    StopTraining,
+    finish,
+    make_optimizer,
+    make_schedule,
+)
+
+# Numbers of one candidate's activations in a step above which stacking no longer pays, and of a
+# whole group (measured: benchmarks/bench_beta_path.py).
+_SEPARATE_ABOVE = 200_000
+_GROUP_NUMBERS = 1_000_000
+
+
+class _Stack:
+    """The stacked model of the candidates still training, with its optimiser."""
+
+    def __init__(self, nets, n_samples, epochs):
+        net = nets[0]
+        self.nets, self.criterion = list(nets), net.criterion_
+        self.batch_size, self.autocast, self.device = net.batch_size, net.autocast, net.device
+        self.module = ResidualTransformer.stack([net.module_ for net in nets])
+        self.make_optimizer = lambda module: make_optimizer(
+            module, net.solver, net.lr, net.weight_decay
+        )
+        self.optimizer = self.make_optimizer(self.module)
+        steps = epochs * -(-n_samples // self.batch_size)
+        self.schedule = make_schedule(self.optimizer, net.learning_rate, net.lr, steps)
+
+    @property
+    def step_size(self):
+        return self.optimizer.param_groups[0]["lr"]
+
+    def infer(self, x, mask):
+        if not self.autocast:
+            return forward(self.module, x, mask)
+        with torch.autocast(torch.device(self.device).type, torch.bfloat16):
+            return forward(self.module, x, mask).float()
+
+    def train_epoch(self, data):
+        """One pass; returns the mean training loss of every candidate, (K,)."""
+        n = len(data)
+        orders = np.stack([torch.randperm(n, generator=net.generator).numpy() for net in self.nets])
+        shared = bool((orders == orders[0]).all())
+        self.module.train()
+        total = 0.0
+        for start in range(0, n, self.batch_size):
+            positions = orders[:, start : start + self.batch_size]
+            self.optimizer.zero_grad(set_to_none=True)
+            loss = self._batch_loss(data, positions[0] if shared else positions)
+            (loss / positions.shape[1]).sum().backward()
+            self.optimizer.step()
+            if self.schedule is not None:
+                self.schedule.step()
+            total = total + loss.detach()
+        return (total / n).double().cpu().numpy()
+
+    def _batch_loss(self, data, positions):
+        """Summed weighted loss of one batch, (K,); positions (B,) for all, or (K, B)."""
+        (x, mask), target, weight = data.batch(positions.ravel())
+        if positions.ndim == 2:
+            x, target = (t.unflatten(0, positions.shape) for t in (x, target))
+            mask = None if mask is None else mask.unflatten(0, positions.shape)
+            weight = None if weight is None else weight.unflatten(0, positions.shape)
+        loss = self.criterion(self.infer(x, mask), target)
+        return (loss if weight is None else loss * weight).sum(-1)
+
+    def evaluate(self, data):
+        """Weighted mean loss of every candidate on a set, (K,)."""
+        self.module.eval()
+        total, weights = 0.0, 0.0
+        with torch.inference_mode():
+            for start in range(0, len(data), PREDICT_CHUNK):
+                positions = np.arange(start, min(start + PREDICT_CHUNK, len(data)))
+                total = total + self._batch_loss(data, positions)
+                weights += (
+                    len(positions)
+                    if data.weight is None
+                    else float(data.weight[positions[0] : positions[-1] + 1].sum())
+                )
+        return (total / weights).double().cpu().numpy()
+
+    def write_back(self):
+        """Copy every candidate's weights into its own net."""
+        state = self.module.state_dict()
+        with torch.no_grad():
+            for k, net in enumerate(self.nets):
+                own = net.module_.state_dict()
+                for name, value in own.items():
+                    stacked = state[name]
+                    value.copy_(stacked[k] if stacked.ndim > value.ndim else stacked)
+
+    def keep(self, chosen):
+        """Go on with some of the candidates: slice weights and optimiser state."""
+        index = torch.as_tensor(chosen, device=self.module.W_in.device)
+        old, old_optimizer = self.module, self.optimizer
+        arch = replace(old.arch, n_candidates=len(chosen))
+        self.module = ResidualTransformer(arch).to(old.W_in)
+        self.nets = [self.nets[k] for k in chosen]
+        # All but the sinusoidal table, which the candidates share, has the leading dimension.
+        shared = {"positions"} if arch.positions == "sinusoidal" else set()
+        before = old.state_dict()
+        with torch.no_grad():
+            for name, value in self.module.state_dict().items():
+                value.copy_(before[name] if name in shared else before[name][index])
+        self.optimizer = self.make_optimizer(self.module)
+        for new, group in zip(self.optimizer.param_groups, old_optimizer.param_groups, strict=True):
+            new.update({key: value for key, value in group.items() if key != "params"})
+            for p, q in zip(new["params"], group["params"], strict=True):
+                # "step" is one number for all candidates, the moments have their shape
+                self.optimizer.state[p] = {
+                    key: value[index] if value.shape == q.shape else value
+                    for key, value in old_optimizer.state[q].items()
+                }
+        if self.schedule is not None:
+            self.schedule.optimizer = self.optimizer
+
+
+def train_stacked(nets, data, valid, epochs, rules):
+    """As :func:`sklearn_restrans._training.train`, for many nets of one shape and setting.
+
+    Returns
+    -------
+    outcomes : list
+        Per net the best epoch (1-based), or the DivergenceError that ended it; the others go on.
+    """
+    outcomes = [None] * len(nets)
+    place = {id(net): k for k, net in enumerate(nets)}
+    for net in nets:
+        net.valid_set = valid
+        net.notify("on_train_begin", X=data, y=None)
+    stack = _Stack(nets, len(data), epochs)
+    for _ in range(epochs):
+        for net in stack.nets:
+            net.notify("on_epoch_begin", dataset_train=data, dataset_valid=valid)
+        losses = stack.train_epoch(data)
+        valid_losses = None if valid is None else stack.evaluate(valid)
+        stack.write_back()
+        going_on = []
+        for k, net in enumerate(stack.nets):
+            net.history.record("train_loss", float(losses[k]))
+            net.history.record("learning_rate", stack.step_size)
+            if valid is not None:
+                net.history.record("valid_loss", float(valid_losses[k]))
+            try:
+                net.notify("on_epoch_end", dataset_train=data, dataset_valid=valid)
+            except StopTraining:
+                continue
+            except DivergenceError as error:
+                outcomes[place[id(net)]] = error
+                continue
+            going_on.append(k)
+        if not going_on:
+            break
+        if len(going_on) < len(stack.nets):
+            stack.keep(going_on)
+    for k, (net, rule) in enumerate(zip(nets, rules, strict=True)):
+        net.notify("on_train_end", X=data, y=None)
+        if outcomes[k] is None:
+            try:
+                outcomes[k] = finish(net, rule)
+            except DivergenceError as error:
+                outcomes[k] = error
+    return outcomes
+
+
+def fit_candidates(candidates, X, y, sample_weight=None):
+    """Fit estimators that differ in residual_beta and random_state only, stacked if more than one.
+
+    Returns
+    -------
+    outcomes : list
+        Per candidate its best epoch, or the DivergenceError that left it unfitted.
+    seconds : float
+    """
+    started = time.perf_counter()
+    if len(candidates) == 1:
+        try:
+            outcomes = [candidates[0].fit(X, y, sample_weight).best_iteration_]
+        except DivergenceError as error:
+            outcomes = [error]
+        return outcomes, time.perf_counter() - started
+    first = candidates[0]
+    with torch_state(first.n_threads, first._draw_seed(), resolve_device(first.device)):
+        ready, runs = None, []
+        for candidate in candidates:
+            seed = candidate._draw_seed()
+            # The split of early stopping is the only thing in the data that a seed decides, and
+            # candidates of different seeds are then not stacked (plan_stacks).
+            if ready is None:
+                ready = candidate._load(X, y, sample_weight, seed=seed)
+            else:
+                candidate._share(first)
+            runs.append(candidate._begin(ready, seed))
+        try:
+            nets, rules = [run.net for run in runs], [run.rule for run in runs]
+            outcomes = train_stacked(nets, ready.data, ready.valid, first.max_iter, rules)
+        finally:
+            for run in runs:
+                run.release()
+        for candidate, run, outcome in zip(candidates, runs, outcomes, strict=True):
+            if not isinstance(outcome, DivergenceError):
+                candidate._end(run, outcome)
+    return outcomes, time.perf_counter() - started
+
+
+def plan_stacks(estimator, X, n_betas, n_seeds, stacked="auto"):
+    """Whether and in groups of how many candidates are stacked, and the reason in words.
+
+    Separate training is needed where candidates do not share batches of one shape or one random
+    stream. Otherwise stacking pays while the time of a step is overhead, not arithmetic: as long
+    as one candidate's activations (B T d numbers for a full read-out; B T f + B d where the
+    read-out is folded) stay below the budgets measured by benchmarks/bench_beta_path.py.
+    """
+    n_candidates = n_betas * (1 if estimator.early_stopping else n_seeds)
+    reason = _why_separate(estimator)
+    if reason is None and n_candidates == 1:
+        reason = "there is only one candidate for a group"
+    if reason is not None:
+        return {"mode": "separate", "size": 1, "reason": reason}
+    size = n_candidates
+    if stacked == "auto":
+        numbers = _numbers_per_candidate(estimator, X)
+        if numbers > _SEPARATE_ABOVE:
+            reason = f"one candidate's step has {numbers:,} numbers, more than {_SEPARATE_ABOVE:,}"
+            return {"mode": "separate", "size": 1, "reason": reason}
+        size = max(1, min(n_candidates, _GROUP_NUMBERS // numbers))
+        reason = f"one candidate's step has {numbers:,} numbers, at most {_SEPARATE_ABOVE:,}"
+    elif stacked:
+        reason = "stacked=True"
+    else:
+        return {"mode": "separate", "size": 1, "reason": "stacked=False"}
+    if size == 1:
+        return {"mode": "separate", "size": 1, "reason": reason}
+    return {"mode": "stacked", "size": size, "reason": reason}
+
+
+def _why_separate(estimator):
+    if estimator.solver == "gd" or estimator.learning_rate_init == "auto":
+        return "every candidate measures its own step size"
+    if estimator.dropout > 0:
+        return "dropout draws its own random numbers in every fit"
+    if estimator.callbacks:
+        return "callbacks belong to one net"
+    if estimator.warm_start:
+        return "warm_start continues one net"
+    return None
+
+
+def _numbers_per_candidate(estimator, X):
+    """Activations of one step of one candidate, in numbers."""
+    shape = X.shape
+    if len(shape) == 3:
+        n_tokens, n_features = shape[1:]
+    elif estimator.window is not None:
+        n_tokens, n_features = estimator.window, shape[1]
+    else:
+        n_tokens, n_features = shape[1], 1
+    table = len(shape) == 2 and estimator.window is None
+    batch, d = min(estimator.batch_size, shape[0]), estimator.d_model
+    last = estimator.readout == "last" or (
+        estimator.readout == "auto" and not table and not estimator._stratify
+    )
+    if last and estimator.n_layers == 1 and not table and estimator.norm != "pre":
+        return batch * (n_tokens * estimator.n_heads + 4 * d) + 0 * n_features
+    return estimator.n_layers * batch * n_tokens * (4 * d + n_tokens * estimator.n_heads)

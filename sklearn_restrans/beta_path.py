@@ -1,0 +1,318 @@
+"""The beta path: every beta, seed and fold, trained together where that pays."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, indexable
+
+from ._compat import _check_sample_weight, _safe_indexing
+from ._stacked import fit_candidates, plan_stacks
+from ._training import DivergenceError
+from .regressor import ResidualTransformerRegressor
+
+__all__ = ["BetaPath", "residual_beta_path"]
+
+_MARKERS = "osD^vP*X<>"
+_QUANTITIES = ("sigma_min", "condition_number", "effective_rank", "rank_collapse")
+
+
+class BetaPath:
+    """Result of :func:`residual_beta_path`: one fit per beta, seed and fold.
+
+    Parameters
+    ----------
+    fits : list of dict
+        One entry per fit: beta, seed, fold, estimator (None where it diverged), error, score,
+        fit_time.
+    plan : dict
+        How the candidates were trained ("stacked" or "separate"), in groups of how many, and why.
+
+    Attributes
+    ----------
+    betas : ndarray of shape (n_betas,)
+        The coefficients, in the order given.
+    plan : dict
+        As passed.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn_restrans import ResidualTransformerRegressor, residual_beta_path
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = ResidualTransformerRegressor(d_model=8, max_iter=3, random_state=0)
+    >>> path = residual_beta_path(X, y, [0, 0.5, 1], estimator=model)
+    >>> path.losses().shape
+    (3, 3)
+    """
+
+    def __init__(self, fits, plan):
+        self._fits = fits
+        self.plan = plan
+        self.betas = np.array(list(dict.fromkeys(fit["beta"] for fit in fits)))
+
+    @property
+    def estimators(self):
+        """Fitted estimators by (beta, seed, fold); None where a fit diverged."""
+        return {(f["beta"], f["seed"], f["fold"]): f["estimator"] for f in self._fits}
+
+    def losses(self):
+        """Training loss per beta (rows) and epoch (columns), the mean over seeds and folds.
+
+        Returns
+        -------
+        losses : DataFrame of shape (n_betas, n_epochs)
+            NaN where no fit of a beta reached an epoch.
+        """
+        curves = {}
+        for fit in self._fits:
+            if fit["estimator"] is not None:
+                curve = fit["estimator"].convergence_
+                curves[fit["beta"], fit["seed"], fit["fold"]] = pd.Series(curve.loss, curve.epochs)
+        table = pd.DataFrame(curves).T
+        table.index = pd.MultiIndex.from_tuples(table.index, names=["beta", "seed", "fold"])
+        return table.groupby(level="beta").mean().reindex(self.betas).rename_axis(columns="epoch")
+
+    def to_frame(self):
+        """One row per fit.
+
+        Returns
+        -------
+        frame : DataFrame
+            beta, seed, fold, score, final loss, rate, epochs, the conditioning of Attn(X) and Z of
+            the last layer, seconds, and the error of a fit that diverged.
+        """
+        return pd.DataFrame([_row(fit) for fit in self._fits])
+
+    def summary(self):
+        """One row per beta: mean, standard error and number of fits over seeds and folds.
+
+        Returns
+        -------
+        frame : DataFrame indexed by beta, columns (quantity, statistic)
+        """
+        frame = self.to_frame().drop(columns=["seed", "fold", "error"])
+        table = frame.groupby("beta", sort=False).agg(["mean", "sem", "count"])
+        return table.reindex(self.betas)
+
+    def plot(self, ax=None):
+        """Training loss against epoch, a line per beta.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        ax : matplotlib Axes
+        """
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained")
+        losses = self.losses()
+        colors = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(losses)))
+        for k, ((beta, row), color) in enumerate(zip(losses.iterrows(), colors, strict=True)):
+            ax.plot(
+                row.index, row, color=color, marker="osD^vP*X<>"[k % 10], ms=4, label=f"{beta:g}"
+            )
+        ax.set(xlabel="epoch", ylabel="training loss")
+        ax.legend(title="beta")
+        return ax
+
+    def __repr__(self):
+        diverged = sum(fit["estimator"] is None for fit in self._fits)
+        said = f", {diverged} of them diverged" if diverged else ""
+        return (
+            f"BetaPath of {len(self.betas)} betas, {len(self._fits)} fits{said}; "
+            f"{self.plan['mode']} because {self.plan['reason']}"
+        )
+
+
+def _row(fit):
+    row = {name: fit[name] for name in ("beta", "seed", "fold", "score")}
+    model = fit["estimator"]
+    row["loss"] = np.nan if model is None else model.convergence_.loss[-1]
+    row["rate"] = np.nan if model is None else model.convergence_.rate
+    row["n_epochs"] = np.nan if model is None else model.n_iter_
+    for quantity in _QUANTITIES:
+        for of, name in (("Z", "Z"), ("attention", "attn")):
+            value = np.nan if model is None else model.conditioning_.get(quantity, of=of)
+            row[f"{quantity}_{name}"] = value
+    row["fit_time"] = fit["fit_time"]
+    row["error"] = fit["error"]
+    return row
+
+
+def residual_beta_path(
+    X,
+    y,
+    betas,
+    *,
+    estimator=None,
+    cv=None,
+    groups=None,
+    sample_weight=None,
+    scoring=None,
+    n_seeds=1,
+    stacked="auto",
+    n_jobs=None,
+):
+    """Fit a residual Transformer for every beta, seed and fold, as `lasso_path` does for alpha.
+
+    Candidates that differ in beta and seed only have weights of equal shape: they are trained as
+    one model with a leading candidate dimension where that is faster, and separately where not.
+    Either way each fit equals the one that ``estimator.fit`` gives, up to rounding.
+
+    Parameters
+    ----------
+    X : array-like or SequenceView
+        Training data, as for ``estimator.fit``.
+    y : array-like
+        Targets.
+    betas : array-like of float of shape (n_betas,)
+        Residual coefficients, >= 0 and different from each other.
+    estimator : ResidualTransformerRegressor or -Classifier, default=None
+        What to fit; its ``residual_beta`` is replaced. None is the regressor with its defaults.
+    cv : int, splitter or iterable of splits, default=None
+        Folds; scores are those of the test parts. None fits on all data, without a score.
+    groups : array-like of shape (n_samples,), default=None
+        Handed to the splitter.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights for fit.
+    scoring : str or callable, default=None
+        Score of the test parts; None is ``estimator.score``.
+    n_seeds : int, default=1
+        Fits per beta and fold, with random_state, random_state + 1, ...
+    stacked : {"auto"} or bool, default="auto"
+        "auto" asks a measured cost model; its choice and reason are in ``path.plan``.
+    n_jobs : int, default=None
+        Processes over folds (and over fits that are not stacked), one thread each.
+
+    Returns
+    -------
+    path : BetaPath
+
+    Raises
+    ------
+    ValueError
+        For betas that are empty, negative, not finite, repeated or not numbers, or folds that
+        cannot be fitted. A beta that diverges is no error: its row says so.
+
+    References
+    ----------
+    arXiv:2506.05249, the experiments on beta (claim C4).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_restrans import ResidualTransformerRegressor, residual_beta_path
+    >>> X = np.random.default_rng(0).normal(size=(60, 4))
+    >>> model = ResidualTransformerRegressor(d_model=8, max_iter=2, random_state=0)
+    >>> path = residual_beta_path(X, X[:, 0], [0, 1], estimator=model, cv=3)
+    >>> len(path.to_frame())
+    6
+    """
+    betas = _check_betas(betas)
+    if isinstance(n_seeds, bool) or not isinstance(n_seeds, Integral) or n_seeds < 1:
+        raise ValueError(f"n_seeds must be an integer >= 1, got {n_seeds!r}.")
+    if stacked != "auto" and not isinstance(stacked, bool):
+        raise ValueError(f"stacked must be 'auto', True or False, got {stacked!r}.")
+    estimator = ResidualTransformerRegressor() if estimator is None else estimator
+    if not hasattr(estimator, "_begin"):
+        raise TypeError(
+            "estimator must be a ResidualTransformerRegressor or -Classifier, got "
+            f"{type(estimator).__name__}; put preprocessing before the call."
+        )
+    X, y, groups = indexable(X, y, groups)
+    if sample_weight is not None:
+        sample_weight = _check_sample_weight(sample_weight, np.empty((len(y), 0)))
+    splits = [(None, None)]
+    if cv is not None:
+        splits = list(check_cv(cv, y, classifier=is_classifier(estimator)).split(X, y, groups))
+        for number, (train, _) in enumerate(splits):
+            if is_classifier(estimator) and len(np.unique(_safe_indexing(y, train))) < 2:
+                raise ValueError(
+                    f"the training part of fold {number} holds one class only; use a stratified "
+                    "splitter or fewer folds."
+                )
+    seeds = _seeds(estimator.random_state, n_seeds)
+    scorer = None if cv is None else check_scoring(estimator, scoring)
+    plan = plan_stacks(estimator, X, len(betas), n_seeds, stacked)
+    tasks = []
+    for fold, (train, test) in enumerate(splits):
+        pairs = [(beta, seed) for seed in seeds for beta in betas]
+        for start in range(0, len(pairs), plan["size"]):
+            tasks.append((fold, train, test, pairs[start : start + plan["size"]]))
+    fits = Parallel(n_jobs=n_jobs)(
+        delayed(_fit_task)(estimator, X, y, sample_weight, scorer, *task) for task in tasks
+    )
+    order = {beta: k for k, beta in enumerate(betas)}
+    fits = sorted(
+        (fit for group in fits for fit in group),
+        key=lambda fit: (order[fit["beta"]], fit["seed"], fit["fold"]),
+    )
+    return BetaPath(fits, plan)
+
+
+def _check_betas(betas):
+    """Validated coefficients as a list of floats."""
+    wanted = "betas must be a list of different numbers >= 0"
+    values = list(betas) if np.ndim(betas) == 1 else None
+    if not values:
+        raise ValueError(f"{wanted}, got {betas!r}; a pair per layer is no point of a path.")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, (Real, np.number)):
+            raise ValueError(f"{wanted}, got {value!r} among them.")
+        if not np.isfinite(value) or value < 0:
+            raise ValueError(f"{wanted} and finite, got {value!r} among them.")
+    values = [float(value) for value in values]
+    if len(set(values)) < len(values):
+        raise ValueError(f"{wanted}, got one of them twice: {values}.")
+    return values
+
+
+def _seeds(random_state, n_seeds):
+    if isinstance(random_state, Integral):
+        return [int(random_state) + k for k in range(n_seeds)]
+    if random_state is None:
+        rng = np.random.default_rng()
+        return [int(seed) for seed in rng.integers(2**31 - n_seeds, size=n_seeds)]
+    return check_random_state(random_state).randint(2**31 - 1, size=n_seeds).tolist()
+
+
+def _fit_task(estimator, X, y, sample_weight, scorer, fold, train, test, pairs):
+    """Fit one group of candidates on one fold; a dict per candidate."""
+    take = (lambda a: a) if train is None else (lambda a: _safe_indexing(a, train))
+    weight = None if sample_weight is None else take(sample_weight)
+    candidates = [
+        clone(estimator).set_params(residual_beta=beta, random_state=seed) for beta, seed in pairs
+    ]
+    outcomes, seconds = fit_candidates(candidates, take(X), take(y), weight)
+    fits = []
+    for (beta, seed), model, error in zip(pairs, candidates, outcomes, strict=True):
+        failed = isinstance(error, DivergenceError)
+        score = np.nan
+        if not failed and scorer is not None:
+            check_is_fitted(model)
+            score = scorer(model, _safe_indexing(X, test), _safe_indexing(y, test))
+        fits.append(
+            {
+                "beta": beta,
+                "seed": seed,
+                "fold": fold,
+                "estimator": None if failed else model,
+                "error": str(error) if failed else "",
+                "score": score,
+                "fit_time": seconds / len(pairs),
+            }
+        )
+    return fits
