@@ -4,6 +4,7 @@ from ._data import SequenceView
 from ._training import DivergenceError
 from .beta_path import BetaPath, residual_beta_path
 from .classifier import ResidualTransformerClassifier
+from .classifier_cv import ResidualTransformerClassifierCV
 from .conditioning import Conditioning, conditioning
 from .convergence import (
     Convergence,
@@ -16,6 +17,7 @@ from .convergence import (
 )
 from .model_selection import make_conditioning_scorer, make_convergence_scorer
 from .regressor import ResidualTransformerRegressor
+from .regressor_cv import ResidualTransformerRegressorCV
 
 __version__ = "0.1.0.dev0"
 
@@ -28,7 +30,9 @@ __all__ = [
     "LinearizedPrediction",
     "ResidualBetaSuggestion",
     "ResidualTransformerClassifier",
+    "ResidualTransformerClassifierCV",
     "ResidualTransformerRegressor",
+    "ResidualTransformerRegressorCV",
     "SequenceView",
     "certify_linear_convergence",
     "conditioning",

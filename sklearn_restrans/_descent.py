@@ -191,7 +191,7 @@ class GradientDescent:
         kappa, undone, mu = float("nan"), False, self.step_size
         if self._before is not None:
             kappa, error = self._curvature_met()
-            undone = self.auto and kappa - error > 2.0 / mu
+            undone = self.auto and bool(kappa - error > 2.0 / mu)
             if undone:
                 *self._here, weights = self._before
                 self._restore(weights)

@@ -222,7 +222,7 @@ def fit_candidates(candidates, X, y, sample_weight=None):
     return outcomes, time.perf_counter() - started
 
 
-def plan_stacks(estimator, X, n_betas, n_seeds, stacked="auto"):
+def plan_stacks(estimator, shape, n_betas, n_seeds, stacked="auto"):
     """Whether and in groups of how many candidates are stacked, and the reason in words.
 
     Separate training is needed where candidates do not share batches of one shape or one random
@@ -238,7 +238,7 @@ def plan_stacks(estimator, X, n_betas, n_seeds, stacked="auto"):
         return {"mode": "separate", "size": 1, "reason": reason}
     size = n_candidates
     if stacked == "auto":
-        numbers = _numbers_per_candidate(estimator, X)
+        numbers = _numbers_per_candidate(estimator, shape)
         if numbers > _SEPARATE_ABOVE:
             reason = f"one candidate's step has {numbers:,} numbers, more than {_SEPARATE_ABOVE:,}"
             return {"mode": "separate", "size": 1, "reason": reason}
@@ -265,20 +265,14 @@ def _why_separate(estimator):
     return None
 
 
-def _numbers_per_candidate(estimator, X):
+def _numbers_per_candidate(estimator, shape):
     """Activations of one step of one candidate, in numbers."""
-    shape = X.shape
-    if len(shape) == 3:
-        n_tokens, n_features = shape[1:]
-    elif estimator.window is not None:
-        n_tokens, n_features = estimator.window, shape[1]
-    else:
-        n_tokens, n_features = shape[1], 1
-    table = len(shape) == 2 and estimator.window is None
+    table = len(shape) == 2
+    n_tokens = shape[1]
     batch, d = min(estimator.batch_size, shape[0]), estimator.d_model
     last = estimator.readout == "last" or (
         estimator.readout == "auto" and not table and not estimator._stratify
     )
     if last and estimator.n_layers == 1 and not table and estimator.norm != "pre":
-        return batch * (n_tokens * estimator.n_heads + 4 * d) + 0 * n_features
+        return batch * (n_tokens * estimator.n_heads + 4 * d)
     return estimator.n_layers * batch * n_tokens * (4 * d + n_tokens * estimator.n_heads)

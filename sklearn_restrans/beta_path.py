@@ -232,6 +232,8 @@ def residual_beta_path(
             "estimator must be a ResidualTransformerRegressor or -Classifier, got "
             f"{type(estimator).__name__}; put preprocessing before the call."
         )
+    # Bad input is refused here, once, with the sentences of fit, and not by some fold.
+    shape = clone(estimator)._prepare(X, y, sample_weight, seed=0)[0].shape
     X, y, groups = indexable(X, y, groups)
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, np.empty((len(y), 0)))
@@ -246,12 +248,16 @@ def residual_beta_path(
                 )
     seeds = _seeds(estimator.random_state, n_seeds)
     scorer = None if cv is None else check_scoring(estimator, scoring)
-    plan = plan_stacks(estimator, X, len(betas), n_seeds, stacked)
+    plan = plan_stacks(estimator, shape, len(betas), n_seeds, stacked)
     tasks = []
     for fold, (train, test) in enumerate(splits):
-        pairs = [(beta, seed) for seed in seeds for beta in betas]
-        for start in range(0, len(pairs), plan["size"]):
-            tasks.append((fold, train, test, pairs[start : start + plan["size"]]))
+        blocks = [[(beta, seed) for beta in betas] for seed in seeds]
+        if not estimator.early_stopping:
+            # Only the split of early stopping makes the data of two seeds differ.
+            blocks = [sum(blocks, [])]
+        for pairs in blocks:
+            for start in range(0, len(pairs), plan["size"]):
+                tasks.append((fold, train, test, pairs[start : start + plan["size"]]))
     fits = Parallel(n_jobs=n_jobs)(
         delayed(_fit_task)(estimator, X, y, sample_weight, scorer, *task) for task in tasks
     )
