@@ -16,6 +16,7 @@ from .convergence import (
     suggest_residual_beta,
 )
 from .model_selection import make_conditioning_scorer, make_convergence_scorer
+from .plotting import ConvergenceDisplay, SpectrumDisplay
 from .regressor import ResidualTransformerRegressor
 from .regressor_cv import ResidualTransformerRegressorCV
 
@@ -25,6 +26,7 @@ __all__ = [
     "BetaPath",
     "Conditioning",
     "Convergence",
+    "ConvergenceDisplay",
     "DivergenceError",
     "LinearConvergenceCertificate",
     "LinearizedPrediction",
@@ -34,6 +36,7 @@ __all__ = [
     "ResidualTransformerRegressor",
     "ResidualTransformerRegressorCV",
     "SequenceView",
+    "SpectrumDisplay",
     "certify_linear_convergence",
     "conditioning",
     "linearized_prediction",

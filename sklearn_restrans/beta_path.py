@@ -254,7 +254,7 @@ def residual_beta_path(
         blocks = [[(beta, seed) for beta in betas] for seed in seeds]
         if not estimator.early_stopping:
             # Only the split of early stopping makes the data of two seeds differ.
-            blocks = [sum(blocks, [])]
+            blocks = [[pair for block in blocks for pair in block]]
         for pairs in blocks:
             for start in range(0, len(pairs), plan["size"]):
                 tasks.append((fold, train, test, pairs[start : start + plan["size"]]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ._records import fitted_record
 from .conditioning import _check_quantity as check_conditioning_quantity
 from .convergence import _check_quantity as check_convergence_quantity
 
@@ -22,7 +23,7 @@ class _RecordScorer:
         self.record, self.quantity, self.options = record, quantity, options
 
     def __call__(self, estimator, X=None, y=None):
-        record = _fitted_record(estimator, self.record)
+        record = fitted_record(estimator, self.record)
         name = self.quantity.removeprefix(_NEGATED)
         value = float(record.get(name, **self.options))
         return -value if self.quantity.startswith(_NEGATED) else value
@@ -31,25 +32,6 @@ class _RecordScorer:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         kind = self.record.removesuffix("_")
         return f"make_{kind}_scorer({self.quantity!r}{options})"
-
-
-def _fitted_record(estimator, record):
-    """The record of the model inside a Pipeline, TransformedTargetRegressor or search."""
-    inner = estimator
-    while not hasattr(inner, record):
-        for name in ("best_estimator_", "regressor_", "estimator_"):
-            if hasattr(inner, name):
-                inner = getattr(inner, name)
-                break
-        else:
-            if not getattr(inner, "steps", None):
-                raise ValueError(
-                    f"no {record} found in {type(estimator).__name__}: pass a fitted residual "
-                    "Transformer, or a Pipeline that ends in one, a TransformedTargetRegressor or "
-                    "a search around one."
-                )
-            inner = inner.steps[-1][1]
-    return getattr(inner, record)
 
 
 def make_conditioning_scorer(quantity, *, of="Z", layer=-1, stage="final"):

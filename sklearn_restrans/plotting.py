@@ -1,0 +1,294 @@
+"""Displays of convergence and conditioning. Matplotlib is imported when something is drawn.
+
+Curves differ in colour, marker and place in a sequential colour map whose lightness falls from one
+to the next, so that they are told apart in grey print and by colour-blind readers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._records import fitted_record
+
+__all__ = ["ConvergenceDisplay", "SpectrumDisplay"]
+
+_MARKERS = "osD^vP*X<>"
+
+
+def _styles(n):
+    """Colour and marker of n curves."""
+    import matplotlib
+
+    colors = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, n)) if n > 1 else ["C0"]
+    return [{"color": c, "marker": _MARKERS[k % 10], "ms": 4} for k, c in enumerate(colors)]
+
+
+def _axes(ax):
+    """The given axes, or those of a new figure."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+class ConvergenceDisplay:
+    """Training loss against epochs, one curve or several.
+
+    Parameters
+    ----------
+    curves : dict of str to array-like of shape (n_epochs,)
+        Loss per epoch under the label of each curve.
+    relative : bool, default=False
+        Draw Phi / Phi_0, each curve divided by its first value.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    lines_ : list of matplotlib Line2D
+        The curves.
+
+    Examples
+    --------
+    >>> from sklearn_restrans.plotting import ConvergenceDisplay
+    >>> display = ConvergenceDisplay({"beta = 0": [1.0, 0.9], "beta = 1": [1.0, 0.5]})
+    >>> sorted(display.curves)
+    ['beta = 0', 'beta = 1']
+    """
+
+    def __init__(self, curves, *, relative=False):
+        self.curves = {str(label): np.asarray(loss, dtype=float) for label, loss in curves.items()}
+        self.relative = relative
+
+    @classmethod
+    def from_estimator(cls, estimator, *, relative=False, ax=None):
+        """Draw the loss curve of a fitted estimator, or one per estimator of a dict.
+
+        Parameters
+        ----------
+        estimator : estimator, or dict of str to estimator
+            Fitted; may be inside a Pipeline, TransformedTargetRegressor or search.
+        relative : bool, default=False
+            Draw Phi / Phi_0.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        display : ConvergenceDisplay
+        """
+        several = estimator if isinstance(estimator, dict) else {"training loss": estimator}
+        curves = {
+            label: fitted_record(model, "convergence_").loss for label, model in several.items()
+        }
+        return cls(curves, relative=relative).plot(ax=ax)
+
+    @classmethod
+    def from_cv_results(cls, cv_results, *, quantity="rate", x="residual_beta", ax=None):
+        """Draw a scored quantity of a search against a parameter, with its spread over folds.
+
+        Parameters
+        ----------
+        cv_results : dict
+            ``cv_results_`` of a search one of whose scorers is called ``quantity``.
+        quantity : str, default="rate"
+            Name of the scorer.
+        x : str, default="residual_beta"
+            Parameter for the horizontal axis; the prefix of a Pipeline step may be left out.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        display : ConvergenceDisplay
+            With one curve, the means.
+
+        Raises
+        ------
+        ValueError
+            If the results have no such parameter or scorer.
+        """
+        display = cls({quantity: _column(cv_results, f"mean_test_{quantity}")})
+        display._draw_points(cv_results, quantity, x, ax)
+        return display
+
+    def plot(self, ax=None):
+        """Draw the curves.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        self : ConvergenceDisplay
+        """
+        self.ax_, self.lines_ = _axes(ax), []
+        styles = _styles(len(self.curves))
+        for (label, loss), style in zip(self.curves.items(), styles, strict=True):
+            values = loss / loss[0] if self.relative else loss
+            epochs = np.arange(1, len(loss) + 1)
+            every = max(1, len(loss) // 10)
+            self.lines_ += self.ax_.plot(epochs, values, label=label, markevery=every, **style)
+        self.ax_.set(xlabel="epoch", ylabel="Phi / Phi_0" if self.relative else "training loss")
+        positive = all((loss > 0).all() for loss in self.curves.values())
+        span = [loss.max() / loss.min() for loss in self.curves.values() if positive]
+        # A logarithmic axis shows a linear rate as a line, but reads badly under one decade.
+        if positive and max(span, default=1) > 10:
+            self.ax_.set_yscale("log")
+        self.ax_.legend()
+        return self
+
+    def _draw_points(self, cv_results, quantity, x, ax):
+        values = np.asarray(_parameter(cv_results, x), dtype=float)
+        mean = _column(cv_results, f"mean_test_{quantity}")
+        spread = _column(cv_results, f"std_test_{quantity}")
+        order = np.argsort(values)
+        self.ax_ = _axes(ax)
+        bars = self.ax_.errorbar(
+            values[order], mean[order], yerr=spread[order], marker="o", ms=4, capsize=3
+        )
+        self.lines_ = [bars.lines[0]]
+        self.ax_.set(xlabel=x, ylabel=quantity)
+
+
+class SpectrumDisplay:
+    """Singular values of Attn(X) and Z, one pair of curves or several.
+
+    Parameters
+    ----------
+    spectra : dict of str to tuple (attention, Z) of array-like of shape (r,)
+        Singular values, largest first, under the label of each pair.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    lines_ : list of matplotlib Line2D
+        Z (solid) and Attn(X) (dotted) of each pair.
+
+    Examples
+    --------
+    >>> from sklearn_restrans.plotting import SpectrumDisplay
+    >>> display = SpectrumDisplay({"beta = 1": ([1.0, 0.1], [2.0, 1.0])})
+    >>> list(display.spectra)
+    ['beta = 1']
+    """
+
+    def __init__(self, spectra):
+        self.spectra = {
+            str(label): tuple(np.asarray(s, dtype=float) for s in pair)
+            for label, pair in spectra.items()
+        }
+
+    @classmethod
+    def from_estimator(cls, estimator, *, layer=-1, stage="final", ax=None):
+        """Draw the spectra of a fitted estimator, or of each estimator of a dict.
+
+        Parameters
+        ----------
+        estimator : estimator, or dict of str to estimator
+            Fitted; may be inside a Pipeline, TransformedTargetRegressor or search.
+        layer : int, default=-1
+            Layer; -1 is the last.
+        stage : {"final", "initial"}, default="final"
+            After or before training.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        display : SpectrumDisplay
+
+        Raises
+        ------
+        ValueError
+            For another stage.
+        """
+        if stage not in ("final", "initial"):
+            raise ValueError(f"stage must be 'final' or 'initial', got {stage!r}.")
+        record = -1 if stage == "final" else 0
+        several = estimator if isinstance(estimator, dict) else {"": estimator}
+        spectra = {}
+        for label, model in several.items():
+            found = fitted_record(model, "conditioning_")
+            # Beyond the rank of the layer's input every singular value is rounding.
+            rank = int(found.input_rank[record, layer])
+            spectra[label] = tuple(
+                part.singular_values[record, layer, :rank] for part in (found.attention, found.Z)
+            )
+        return cls(spectra).plot(ax=ax)
+
+    @classmethod
+    def from_cv_results(cls, cv_results, *, quantity="sigma_min", x="residual_beta", ax=None):
+        """Draw a scored conditioning quantity of a search against a parameter.
+
+        Parameters
+        ----------
+        cv_results : dict
+            ``cv_results_`` of a search one of whose scorers is called ``quantity``.
+        quantity : str, default="sigma_min"
+            Name of the scorer.
+        x : str, default="residual_beta"
+            Parameter for the horizontal axis; the prefix of a Pipeline step may be left out.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        display : ConvergenceDisplay
+            With one curve, the means; cv_results_ holds no whole spectra.
+
+        Raises
+        ------
+        ValueError
+            If the results have no such parameter or scorer.
+        """
+        return ConvergenceDisplay.from_cv_results(cv_results, quantity=quantity, x=x, ax=ax)
+
+    def plot(self, ax=None):
+        """Draw the spectra on a logarithmic axis.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        self : SpectrumDisplay
+        """
+        self.ax_, self.lines_ = _axes(ax), []
+        styles = _styles(len(self.spectra))
+        for (label, (attention, Z)), style in zip(self.spectra.items(), styles, strict=True):
+            start = f"{label}: " if label else ""
+            index = np.arange(1, len(Z) + 1)
+            self.lines_ += self.ax_.semilogy(index, Z, label=f"{start}Z", **style)
+            dotted = {"color": style["color"], "ls": ":", "lw": 1.5}
+            index = np.arange(1, len(attention) + 1)
+            self.lines_ += self.ax_.semilogy(index, attention, label=f"{start}Attn(X)", **dotted)
+        self.ax_.set(xlabel="index", ylabel="singular value")
+        self.ax_.legend(fontsize="small")
+        return self
+
+
+def _column(cv_results, name):
+    if name not in cv_results:
+        scorers = [key.removeprefix("mean_test_") for key in cv_results if "mean_test_" in key]
+        raise ValueError(
+            f"cv_results has no column {name!r}; its scorers are {scorers}. Name one of them as "
+            "quantity, or add a scorer of that name to the search."
+        )
+    return np.asarray(cv_results[name], dtype=float)
+
+
+def _parameter(cv_results, x):
+    found = [
+        key
+        for key in cv_results
+        if key.startswith("param_") and key.removeprefix("param_").rpartition("__")[2] == x
+    ]
+    if len(found) != 1:
+        names = [key.removeprefix("param_") for key in cv_results if key.startswith("param_")]
+        raise ValueError(f"x={x!r} must name one of the searched parameters {names}.")
+    return cv_results[found[0]]

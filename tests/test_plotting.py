@@ -1,0 +1,114 @@
+"""Displays show the numbers that fit recorded."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from sklearn.datasets import make_regression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_restrans import (
+    ConvergenceDisplay,
+    ResidualTransformerRegressor,
+    SpectrumDisplay,
+    make_conditioning_scorer,
+    make_convergence_scorer,
+)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_regression(60, 4, noise=1.0, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def models(data):
+    return {
+        f"beta = {beta}": ResidualTransformerRegressor(
+            beta, d_model=8, max_iter=4, random_state=0
+        ).fit(*data)
+        for beta in (0.0, 1.0)
+    }
+
+
+def test_loss_curves_are_the_recorded_losses(models):
+    display = ConvergenceDisplay.from_estimator(models)
+    for line, model in zip(display.lines_, models.values(), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), model.loss_curve_)
+        np.testing.assert_array_equal(line.get_xdata(), [1, 2, 3, 4])
+    assert [t.get_text() for t in display.ax_.get_legend().get_texts()] == list(models)
+
+
+def test_relative_curves_start_at_one(models):
+    display = ConvergenceDisplay.from_estimator(models, relative=True)
+    assert [line.get_ydata()[0] for line in display.lines_] == [1.0, 1.0]
+    assert display.ax_.get_ylabel() == "Phi / Phi_0"
+
+
+def test_spectra_are_the_recorded_singular_values_up_to_the_rank(models):
+    for stage, record in (("initial", 0), ("final", -1)):
+        display = SpectrumDisplay.from_estimator(models, stage=stage)
+        for k, model in enumerate(models.values()):
+            rank = model.conditioning_.input_rank[record, -1]
+            z, attention = (line.get_ydata() for line in display.lines_[2 * k : 2 * k + 2])
+            expected = model.conditioning_.Z.singular_values[record, -1, :rank]
+            np.testing.assert_array_equal(z, expected)
+            expected = model.conditioning_.attention.singular_values[record, -1, :rank]
+            np.testing.assert_array_equal(attention, expected)
+
+
+def test_displays_draw_where_they_are_told(models):
+    _, ax = plt.subplots()
+    assert ConvergenceDisplay.from_estimator(models, ax=ax).ax_ is ax
+    assert SpectrumDisplay.from_estimator(models, ax=ax).ax_ is ax
+    assert len(plt.get_fignums()) == 1
+
+
+def test_curves_differ_in_colour_and_marker():
+    lines = ConvergenceDisplay({k: [1.0, 0.5] for k in range(10)}).plot().lines_
+    assert len({line.get_marker() for line in lines}) == 10
+    lightness = [np.dot(line.get_color()[:3], [0.2126, 0.7152, 0.0722]) for line in lines]
+    assert (np.diff(lightness) > 0).all(), "grey print tells the curves apart by lightness"
+
+
+def test_search_results_are_drawn_against_the_parameter_through_a_pipeline(data):
+    pipe = make_pipeline(
+        StandardScaler(), ResidualTransformerRegressor(d_model=8, max_iter=3, random_state=0)
+    )
+    betas = [2.0, 0.0, 1.0]
+    search = GridSearchCV(
+        pipe,
+        {"residualtransformerregressor__residual_beta": betas},
+        cv=3,
+        scoring={
+            "r2": "r2",
+            "rate": make_convergence_scorer("rate"),
+            "sigma_min": make_conditioning_scorer("sigma_min"),
+        },
+        refit="r2",
+    ).fit(*data)
+    for cls, quantity in ((ConvergenceDisplay, "rate"), (SpectrumDisplay, "sigma_min")):
+        display = cls.from_cv_results(search.cv_results_, quantity=quantity)
+        line = display.lines_[0]
+        np.testing.assert_array_equal(line.get_xdata(), [0.0, 1.0, 2.0])
+        means = search.cv_results_[f"mean_test_{quantity}"]
+        np.testing.assert_array_equal(line.get_ydata(), means[np.argsort(betas)])
+    with pytest.raises(ValueError, match="its scorers are"):
+        ConvergenceDisplay.from_cv_results(search.cv_results_, quantity="mae")
+    with pytest.raises(ValueError, match="one of the searched parameters"):
+        ConvergenceDisplay.from_cv_results(search.cv_results_, x="window")
+    assert ConvergenceDisplay.from_estimator(search).lines_
+
+
+def test_bad_input_is_named(models):
+    with pytest.raises(ValueError, match="stage must be 'final' or 'initial', got 'middle'"):
+        SpectrumDisplay.from_estimator(models, stage="middle")
+    with pytest.raises(ValueError, match="no convergence_ found in StandardScaler"):
+        ConvergenceDisplay.from_estimator(StandardScaler())
