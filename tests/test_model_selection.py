@@ -1,0 +1,144 @@
+"""Scorers carry what fit recorded through every scikit-learn composition."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import make_regression
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401 - it enables the import below
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    RandomizedSearchCV,
+    cross_validate,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_restrans import (
+    ResidualTransformerRegressor,
+    make_conditioning_scorer,
+    make_convergence_scorer,
+)
+
+BETAS = [0.0, 1.0]
+SCORERS = {
+    "r2": "r2",
+    "sigma_min": make_conditioning_scorer("sigma_min"),
+    "sigma_min_attn": make_conditioning_scorer("sigma_min", of="attention", stage="initial"),
+    "neg_condition_number": make_conditioning_scorer("neg_condition_number"),
+    "rate": make_convergence_scorer("rate"),
+    "neg_epochs_to": make_convergence_scorer("neg_epochs_to", loss=2.0),
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_regression(80, 4, noise=1.0, random_state=0)
+
+
+def small(**kwargs):
+    return ResidualTransformerRegressor(d_model=8, max_iter=3, random_state=0, **kwargs)
+
+
+def test_a_scorer_returns_what_fit_recorded(data):
+    model = small(n_layers=2).fit(*data)
+    conditioning, convergence = model.conditioning_, model.convergence_
+    for of, view in (("Z", conditioning.Z), ("attention", conditioning.attention)):
+        for stage, record in (("initial", 0), ("final", -1)):
+            for layer in (0, 1, -1):
+                scorer = make_conditioning_scorer("sigma_min", of=of, layer=layer, stage=stage)
+                assert scorer(model) == view.sigma_min[record, layer]
+    negative = make_conditioning_scorer("neg_condition_number")
+    assert negative(model) == -conditioning.condition_number[-1, -1]
+    assert make_convergence_scorer("rate")(model) == convergence.rate
+    assert make_convergence_scorer("contraction")(model) == np.exp(-convergence.rate)
+    reached = make_convergence_scorer("neg_epochs_to", loss=convergence.loss[1])
+    assert reached(model) == -2.0
+
+
+def test_faster_convergence_has_the_greater_rate(data):
+    slow, fast = small(solver="sgd", learning_rate_init=1e-4), small(solver="sgd")
+    rate = make_convergence_scorer("rate")
+    assert rate(fast.fit(*data)) > rate(slow.fit(*data))
+
+
+def test_a_scorer_ignores_X_and_y(data):
+    model = small().fit(*data)
+    scorer = make_conditioning_scorer("sigma_min")
+    assert scorer(model) == scorer(model, None, None) == scorer(model, data[0][:1], "no targets")
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_grid_search_shows_how_beta_affects_conditioning(data, n_jobs):
+    pipe = make_pipeline(StandardScaler(), small())
+    name = "residualtransformerregressor__residual_beta"
+    search = GridSearchCV(pipe, {name: BETAS}, cv=2, scoring=SCORERS, refit="r2", n_jobs=n_jobs)
+    results = search.fit(*data).cv_results_
+    for scorer in SCORERS:
+        assert np.isfinite(results[f"mean_test_{scorer}"]).all(), scorer
+    # Z = Attn(X) + beta X has the singular values of X where Attn(X) has none (theory.md, C3).
+    assert results["mean_test_sigma_min"][1] > 10 * results["mean_test_sigma_min"][0]
+    best = search.best_estimator_[-1].conditioning_
+    assert SCORERS["sigma_min"](search) == best.sigma_min[-1, -1]
+
+
+@pytest.mark.parametrize("kind", ["halving", "randomised"])
+def test_other_searches_take_them_as_scoring(data, kind):
+    if kind == "halving":
+        search = HalvingGridSearchCV(
+            small(), {"residual_beta": BETAS}, cv=2, scoring=SCORERS["sigma_min"], random_state=0
+        )
+    else:
+        search = RandomizedSearchCV(
+            small(), {"residual_beta": BETAS}, n_iter=2, cv=2, scoring=SCORERS["sigma_min"]
+        )
+    assert search.fit(*data).best_params_ == {"residual_beta": 1.0}
+
+
+def test_the_target_transformer_is_reached_through(data):
+    model = TransformedTargetRegressor(make_pipeline(StandardScaler(), small())).fit(*data)
+    inner = model.regressor_[-1]
+    assert SCORERS["sigma_min"](model) == inner.conditioning_.sigma_min[-1, -1]
+    assert SCORERS["rate"](model) == inner.convergence_.rate
+    scores = cross_validate(model, *data, cv=2, scoring=SCORERS)
+    assert np.isfinite(scores["test_rate"]).all()
+
+
+OURS = {name: scorer for name, scorer in SCORERS.items() if not isinstance(scorer, str)}
+
+
+@pytest.mark.parametrize("scorer", OURS.values(), ids=OURS)
+def test_scorers_are_pickled(data, scorer):
+    model = small().fit(*data)
+    copy = pickle.loads(pickle.dumps(scorer))
+    assert copy(model) == scorer(model)
+    assert repr(copy) == repr(scorer)
+
+
+def test_another_estimator_is_refused_by_name(data):
+    with pytest.raises(ValueError, match="no conditioning_ found in Ridge: pass a fitted"):
+        SCORERS["sigma_min"](Ridge().fit(*data))
+    with pytest.raises(ValueError, match="no convergence_ found in ResidualTransformerRegressor"):
+        SCORERS["rate"](small())
+    with pytest.raises(ValueError, match="no convergence_ found in Pipeline"):
+        SCORERS["rate"](make_pipeline(StandardScaler(), Ridge()).fit(*data))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: make_conditioning_scorer("sigma"), "quantity must be one of .*; got 'sigma'"),
+        (lambda: make_conditioning_scorer("sigma_min", of="A"), "of must be one of .*; got 'A'"),
+        (lambda: make_conditioning_scorer("sigma_min", stage="end"), "stage must be one of"),
+        (lambda: make_conditioning_scorer("sigma_min", layer=0.5), "layer must be an integer"),
+        (lambda: make_convergence_scorer("speed"), "quantity must be one of .* got 'speed'"),
+        (lambda: make_convergence_scorer("epochs_to"), "needs the loss to reach"),
+        (lambda: make_convergence_scorer("rate", loss=1.0), "the others take none"),
+    ],
+)
+def test_unknown_names_are_refused_when_the_scorer_is_made(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
