@@ -98,6 +98,6 @@ for name in tokens:
     )
 gain = min(found[name, 1.0].min() / found[name, 0.0].max() for name in tokens)
 print(
-    "Both limits of the softmax lose rank sequence by sequence, and the residual gives it back: the "
+    "Both limits of the softmax lose rank sequence by sequence, the residual gives it back: the "
     f"smallest singular value at beta = 1 is at least {gain:.0f} times the best without."
 )
