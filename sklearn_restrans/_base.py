@@ -186,7 +186,7 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _objective(self, X, y, sample_weight=None, *, fitted=False):
-        """The training loss, in float64 on the CPU, and the seed that goes with its descent.
+        """The loss, in float64 on the CPU without dropout, and the seed that goes with its descent.
 
         At the weights fit would start from, on data prepared as fit prepares them; or at the fitted
         weights, with the scalings of that fit.
@@ -201,7 +201,7 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
             module = self._new_module(self._architecture(X), dtype, generator)
         source = make_source(X, self._x_scaler, dtype, device)
         data = self._training_set(source, y, weight, rows, dtype)
-        return Objective(module, SampleLoss(self.loss), data), seed
+        return Objective(module.eval(), SampleLoss(self.loss), data), seed
 
     def _share(self, other):
         """Take over what ``other`` learnt before training: scalings, names, labels."""
@@ -228,6 +228,7 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
 
     def _end(self, run, best):
         """Set what fit reports."""
+        run.check_outputs()
         if run.conditioning.epochs[-1] != best:
             run.record(best)
         self.net_, self.conditioning_, self.best_iteration_ = run.net, run.conditioning, best
@@ -402,6 +403,12 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
             for rows, n_real in chunks(source, PREDICT_CHUNK):
                 batch = self.net_.infer(*source.take(rows))
                 out[rows[:n_real]] = batch[:n_real].double().cpu().numpy()
+        if not np.isfinite(out).all():
+            row = np.flatnonzero(~np.isfinite(out).all(axis=1))[0]
+            raise ValueError(
+                f"the output for row {row} of X is not finite: its values lie too far from those "
+                "the model was fitted on for its number type; check their units."
+            )
         return out
 
     def _layer_traces(self, X):

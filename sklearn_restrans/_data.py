@@ -43,6 +43,8 @@ class SequenceView:
         As of the 3-D array that ``np.asarray(view)`` makes.
     dtype : dtype
         Number type of the series.
+    columns : ndarray of str of shape (n_features,) or None
+        Column names, if the series was a DataFrame with string names.
     partial : ndarray of bool of shape (n_samples,)
         Windows that begin before their series, or segment, does.
 
@@ -68,7 +70,11 @@ class SequenceView:
     def __init__(self, series, ends, window, *, dilation=1, segments=None):
         if not hasattr(series, "shape"):
             series = np.asarray(series)
+        columns = None
         if hasattr(series, "to_numpy"):
+            names = list(getattr(series, "columns", []))
+            if names and all(isinstance(name, str) for name in names):
+                columns = np.asarray(names, dtype=object)
             series = series.to_numpy()
         if len(series.shape) != 2:
             raise ValueError(
@@ -88,7 +94,7 @@ class SequenceView:
                 f"ends must lie between 0 and {len(series) - 1}, the rows of series; "
                 f"got {ends.min()} to {ends.max()}."
             )
-        self.series = series
+        self.series, self.columns = series, columns
         self.ends = ends.astype(np.int64, copy=False)
         self.window = int(window)
         self.dilation = int(dilation)
@@ -173,7 +179,8 @@ def _segment_starts(segments, n_rows):
 class Scaler:
     """x -> (x - mean) / scale, from weighted statistics of the rows that are not NaN.
 
-    A column that does not vary has scale 1.
+    ``scale`` is 0 for a column that does not vary: it is only centred, and :meth:`inverse` returns
+    its constant.
     """
 
     def __init__(self, mean, scale):
@@ -181,38 +188,44 @@ class Scaler:
 
     @classmethod
     def fit(cls, rows, weights=None):
-        """Statistics of rows (N, f) in float64, from two passes over blocks of them.
+        """Statistics of rows (N, f) in float64, from passes over blocks of them.
 
         Corrected two-pass algorithm: with m the mean of the first pass, mean = m + E[x - m] and
         variance = E[(x - m)^2] - E[x - m]^2. The corrections take away the rounding of m, which
-        would otherwise be the "scale" of a constant column.
+        would otherwise be the "scale" of a constant column. Columns are divided by a power of two
+        near their largest value before, which is exact, so that no square over- or underflows.
         """
-        total = np.zeros(rows.shape[1])
-        count = np.zeros(rows.shape[1])
+        largest = np.zeros(rows.shape[1])
+        for block, _ in _blocks(rows, None):
+            largest = np.fmax(largest, np.abs(block).max(axis=0, initial=0.0, where=block == block))
+        # ldexp keeps the exponent of denormal columns in range too
+        exponent = np.clip(np.frexp(largest)[1], -1000, 1000)
+        total, count = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
         for block, weight in _blocks(rows, weights):
             real = ~np.isnan(block)
             count += weight @ real
-            total += weight @ np.where(real, block, 0.0)
-        mean = total / np.maximum(count, np.finfo(float).tiny)
+            total += weight @ np.where(real, np.ldexp(block, -exponent), 0.0)
+        count = np.maximum(count, np.finfo(float).tiny)
+        mean = total / count
         shift, square = np.zeros_like(mean), np.zeros_like(mean)
         for block, weight in _blocks(rows, weights):
-            difference = np.nan_to_num(block - mean)
+            difference = np.nan_to_num(np.ldexp(block, -exponent) - mean)
             shift += weight @ difference
             square += weight @ difference**2
-        shift /= np.maximum(count, np.finfo(float).tiny)
-        square /= np.maximum(count, np.finfo(float).tiny)
+        shift, square = shift / count, square / count
         mean += shift
         scale = np.sqrt(np.maximum(square - shift**2, 0.0))
         # Rounding alone makes a constant column vary by about eps * |mean|.
         constant = scale <= 10 * np.finfo(float).eps * np.abs(mean)
-        return cls(mean, np.where(constant, 1.0, scale))
+        return cls(np.ldexp(mean, exponent), np.where(constant, 0.0, np.ldexp(scale, exponent)))
 
     def to_tensor(self, rows, dtype, device):
         """Scaled rows (N, f) as a tensor; NaN becomes 0, the mean."""
         out = np.empty(rows.shape, dtype=np.float32 if dtype != torch.float64 else np.float64)
         for start in range(0, len(rows), _BLOCK_ROWS):
             block = np.asarray(rows[start : start + _BLOCK_ROWS], dtype=np.float64)
-            block = (block - self.mean) / self.scale
+            # Halves, so that the difference of two numbers near the largest one does not overflow.
+            block = (block / 2 - self.mean / 2) / (np.where(self.scale, self.scale, 1.0) / 2)
             out[start : start + _BLOCK_ROWS] = np.nan_to_num(block, copy=False)
         return torch.from_numpy(out).to(device)
 

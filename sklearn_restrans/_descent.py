@@ -88,11 +88,8 @@ class Objective:
         for part in self.parts():
             gradient = torch.autograd.grad(part, self.parameters, create_graph=True)
             slope = sum((g * v).sum() for g, v in zip(gradient, direction, strict=True))
-            # A weight the gradient does not depend on (W_U while it is zero, say) gives None.
-            second = torch.autograd.grad(slope, self.parameters, allow_unused=True)
-            for h, d in zip(product, second, strict=True):
-                if d is not None:
-                    h += d
+            for h, d in zip(product, torch.autograd.grad(slope, self.parameters), strict=True):
+                h += d
         return np.concatenate([h.double().cpu().numpy().ravel() for h in product])
 
     def largest_curvature(self, seed):

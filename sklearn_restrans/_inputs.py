@@ -102,10 +102,18 @@ class InputChecks:
                 f"shape {X.shape}; set window=None."
             )
         n_tokens, n_features = X.shape[1:]
+        view = isinstance(X, SequenceView)
+        spacing = X.dilation if view else None
         if reset:
-            self.n_features_in_ = n_features
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
+            if view and X.window > len(X.series):
+                raise ValueError(
+                    f"X is a SequenceView with window={X.window} on a series of {len(X.series)} "
+                    f"rows; use a window of at most {len(X.series)}, or a longer series."
+                )
+            self.n_features_in_, self._spacing = n_features, spacing
+            self.__dict__.pop("feature_names_in_", None)
+            if view and X.columns is not None:
+                self.feature_names_in_ = X.columns
             return
         if self._input_kind != "sequence":
             return
@@ -113,6 +121,17 @@ class InputChecks:
             raise ValueError(
                 f"X has {n_features} channels (features), but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} channels as input."
+            )
+        names = getattr(self, "feature_names_in_", None)
+        if view and X.columns is not None and names is not None and list(X.columns) != list(names):
+            raise ValueError(
+                f"X has the columns {list(X.columns)}, but {type(self).__name__} was fitted on "
+                f"{list(names)}; pass the same columns in the same order."
+            )
+        if view and self._spacing not in (None, spacing):
+            raise ValueError(
+                f"X is a SequenceView with dilation={spacing}, but {type(self).__name__} was "
+                f"fitted on dilation={self._spacing}; pass the same."
             )
         if n_tokens != self._n_tokens:
             raise ValueError(
@@ -129,7 +148,7 @@ class InputChecks:
         )
         if not weight.any():
             raise ValueError("sample_weight is zero for every sample; there is nothing to fit.")
-        return weight
+        return weight / weight.max()
 
     def _split(self, X, y, weight, seed, X_val):
         """Rows to train on and rows to validate on; a zero weight leaves a row out of both."""

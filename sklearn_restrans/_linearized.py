@@ -317,6 +317,7 @@ def suggest_residual_beta(
     n_rows = None if n_rows is None else check_count("n_rows", n_rows)
     _check_step(step)
     estimator = clone(estimator).set_params(learning_rate_init="auto")
+    estimator._check_step()  # what gradient descent needs beside its step
     seeds = np.random.default_rng(estimator._draw_seed()).integers(2**31 - 1, size=n_seeds)
     logs = np.empty((len(betas), n_seeds, 3))
     with torch_state(estimator.n_threads, None, _CPU):

@@ -44,6 +44,20 @@ class Run:
             loss, gradient = Objective(net.module_, net.criterion_, probe).gradient()
             self.gradients.append((epoch, loss, gradient_norm(gradient)))
 
+    def check_outputs(self):
+        """Refuse a model whose outputs on the probe set are not finite, or absurd.
+
+        The loss of an epoch is that of the weights before each step, so it does not see the last
+        one. Targets are standardised (or one-hot): a loss above 1e6, a thousand standard
+        deviations, is divergence, whatever it was before.
+        """
+        loss = self.net.evaluate(self.probe)
+        if not loss < 1e6:
+            raise DivergenceError(
+                f"the loss on {len(self.probe)} training rows is {loss:.4g} after the last step: "
+                f"training diverged. {self.rule.advice}"
+            )
+
     def release(self):
         """Give the net back without what belongs to this training."""
         self.net.callbacks_, self.net.generator = self._user_callbacks, None

@@ -168,8 +168,8 @@ class Net(NeuralNet):
         self.learning_rate = learning_rate
         self.autocast = autocast
         self.generator = generator
-        # State of one call to fit: validation part, gradient descent.
-        self.valid_set = self.descent = None
+        # State of one call to fit: validation part, gradient descent, the last step's size.
+        self.valid_set = self.descent = self.step_size = None
         # An epoch timer is all that is taken of skorch's defaults: no printing, no hold-out.
         super().__init__(module, criterion, train_split=None, **kwargs)
 
@@ -241,7 +241,7 @@ class Net(NeuralNet):
             self.notify("on_batch_end", batch=positions, training=True, loss=loss)
             total = total + loss
         self.history.record(prefix + "_loss", float(total) / n)
-        self.history.record("learning_rate", self.optimizer_.param_groups[0]["lr"])
+        self.history.record("learning_rate", self.step_size)
 
     def descend(self):
         """One step of full-batch gradient descent, and what was measured at it."""
@@ -281,6 +281,7 @@ class Net(NeuralNet):
         parameters = TeeGenerator(self.module_.named_parameters())
         self.notify("on_grad_computed", named_parameters=parameters, batch=positions, training=True)
         self.optimizer_.step()
+        self.step_size = self.optimizer_.param_groups[0]["lr"]
         if self.scheduler_ is not None:
             self.scheduler_.step()
         return total

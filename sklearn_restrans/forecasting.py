@@ -111,7 +111,7 @@ def make_supervised(frame, target, horizon, *, freq=None, window=None, dilation=
     X = frame.iloc[kept]
     index = X.index
     if window is not None:
-        X = SequenceView(frame.to_numpy(dtype=float), kept, window, dilation=dilation)
+        X = SequenceView(frame.astype(float), kept, window, dilation=dilation)
     names = [f"{label} t+{h}" for label in targets for h in horizons]
     y = pd.DataFrame(future[kept], index=index, columns=names)
     y = y if is_list_like(target) or is_list_like(horizon) else y[names[0]]
