@@ -185,6 +185,11 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         return X, y, weight, rows, valid_rows
 
     @_fit_context(prefer_skip_nested_validation=True)
+    def _check_data(self, X, y, sample_weight):
+        """Validate parameters and data as fit does; returns the validated X."""
+        return self._prepare(X, y, sample_weight, seed=0)[0]
+
+    @_fit_context(prefer_skip_nested_validation=True)
     def _objective(self, X, y, sample_weight=None, *, fitted=False):
         """The loss, in float64 on the CPU without dropout, and the seed that goes with its descent.
 

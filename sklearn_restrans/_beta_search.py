@@ -6,7 +6,6 @@ from numbers import Integral
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.utils.validation import check_is_fitted
 
 from ._compat import Interval, _fit_context
 from .beta_path import residual_beta_path
@@ -78,7 +77,7 @@ class BetaSearch:
             y,
             own["betas"],
             estimator=self._plain(**params),
-            cv=own["cv"],
+            cv=5 if own["cv"] is None else own["cv"],
             groups=groups,
             sample_weight=sample_weight,
             scoring=own["scoring"],
@@ -90,7 +89,7 @@ class BetaSearch:
         if not np.isfinite(means).any():
             errors = [error for error in self.beta_path_.to_frame()["error"] if error]
             raise ValueError(
-                f"no beta of {list(self.beta_path_.betas)} has a finite score"
+                f"no beta of {self.beta_path_.betas.tolist()} has a finite score"
                 + (f"; the first error was: {errors[0]}" if errors else ".")
             )
         self.best_index_ = int(np.nanargmax(means))
@@ -98,6 +97,8 @@ class BetaSearch:
         self._chosen = self.residual_beta_ = float(self.beta_path_.betas[self.best_index_])
         if own["refit"]:
             super().fit(X, y, sample_weight)
+        else:
+            self.__dict__.pop("net_", None)
         return self
 
     def _report(self, *args):
@@ -105,8 +106,7 @@ class BetaSearch:
         self.residual_beta_ = self._chosen
 
     def _outputs(self, X):
-        if not self.refit:
-            check_is_fitted(self)
+        if hasattr(self, "beta_path_") and not hasattr(self, "net_"):
             raise AttributeError(
                 "refit=False keeps no fitted model; read cv_results_ and beta_path_, or set "
                 "refit=True."
@@ -118,20 +118,22 @@ def _results(path):
     """GridSearchCV-shaped table of a path, with conditioning and convergence beside the scores."""
     frame = path.to_frame()
     grouped = frame.groupby("beta", sort=False)
-    per_fold = frame.groupby(["beta", "fold"], sort=False)["score"].mean().unstack("fold")
-    scores = per_fold.reindex(path.betas).to_numpy()
-    results = {f"split{k}_test_score": column for k, column in enumerate(scores.T)}
-    # A fold that diverged has no score: its beta is not to be chosen, so no nanmean here.
+    # Rows go by beta, then seed, then fold. A fit that diverged has no score: its beta is not to be
+    # chosen, so no nanmean here.
+    shape = len(path.betas), -1, frame["fold"].nunique()
+    scores = frame["score"].to_numpy().reshape(shape).mean(axis=1)
     mean = scores.mean(axis=1)
+    results = {f"split{k}_test_score": column for k, column in enumerate(scores.T)}
     results |= {
         "params": [{"residual_beta": beta} for beta in path.betas],
         "param_residual_beta": np.ma.array(path.betas),
         "mean_test_score": mean,
         "std_test_score": scores.std(axis=1),
         "rank_test_score": rankdata(-np.nan_to_num(mean, nan=-np.inf), method="min").astype(int),
-        "mean_fit_time": grouped["fit_time"].mean().reindex(path.betas).to_numpy(),
-        "std_fit_time": grouped["fit_time"].std(ddof=0).reindex(path.betas).to_numpy(),
     }
+    for column in ("fit_time", "score_time"):
+        results[f"mean_{column}"] = grouped[column].mean().to_numpy()
+        results[f"std_{column}"] = grouped[column].std(ddof=0).to_numpy()
     for column, name in _CARRIED.items():
-        results[name] = grouped[column].mean().reindex(path.betas).to_numpy()
+        results[name] = grouped[column].mean().to_numpy()
     return results

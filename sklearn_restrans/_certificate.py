@@ -18,9 +18,6 @@ from ._device import torch_state
 # at d_model = 32.
 _KERNEL_EVERY_STEP = 200
 
-# A path ends where the loss is this many times that of the start: what follows overflows.
-_LOST = 1e6
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearConvergenceCertificate:
@@ -177,8 +174,7 @@ def _measured_path(descent, n_steps, tangent_kernel):
             path.pop()  # these are its weights: only the step from them is another now
         if not np.isfinite(step.loss):
             return path
-        lost = descent.diverged or step.loss > _LOST * descent.losses[0]
-        end = lost or len(path) == n_steps
+        end = descent.diverged or len(path) == n_steps
         constants = nothing if end else _alphas(descent.objective, tangent_kernel)
         path.append((step.loss, step.gradient_norm, step.step_size, *constants))
         if end:

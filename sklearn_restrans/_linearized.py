@@ -209,7 +209,7 @@ class ResidualBetaSuggestion:
     @property
     def best_(self):
         """The beta of the lowest score."""
-        return self.scores["residual_beta"].iloc[self.scores["score"].argmin()]
+        return self.scores["residual_beta"].tolist()[self.scores["score"].argmin()]
 
     @property
     def ties_(self):

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from ._core import ResidualTransformer
-from ._device import resolve_device, torch_state
-from ._fast import forward
+from ._device import resolve_device, resolve_dtype, torch_state
+from ._fast import choose, forward
 from ._training import (
     PREDICT_CHUNK,
     DivergenceError,
@@ -24,10 +24,9 @@ from ._training import (
     make_schedule,
 )
 
-# Numbers of one candidate's activations in a step above which stacking no longer pays, and of a
-# whole group (measured: benchmarks/bench_beta_path.py).
-_SEPARATE_ABOVE = 200_000
-_GROUP_NUMBERS = 1_000_000
+# Bytes of counted activations up to which a group trains faster than one fit after the other;
+# beyond it a step's activations leave the cache (benchmarks/bench_beta_path.py, "cost model").
+_GROUP_BYTES = 8_000_000
 
 
 class _Stack:
@@ -145,6 +144,8 @@ def train_stacked(nets, data, valid, epochs, rules):
     for net in nets:
         net.valid_set = valid
         net.notify("on_train_begin", X=data, y=None)
+    if not nets:
+        return outcomes
     stack = _Stack(nets, len(data), epochs)
     for _ in range(epochs):
         for net in stack.nets:
@@ -166,6 +167,8 @@ def train_stacked(nets, data, valid, epochs, rules):
                 outcomes[place[id(net)]] = error
                 continue
             going_on.append(k)
+        for net in stack.nets:  # every net timed the whole group
+            net.history.record("dur", net.history[-1, "dur"] / len(stack.nets))
         if not going_on:
             break
         if len(going_on) < len(stack.nets):
@@ -173,10 +176,7 @@ def train_stacked(nets, data, valid, epochs, rules):
     for k, (net, rule) in enumerate(zip(nets, rules, strict=True)):
         net.notify("on_train_end", X=data, y=None)
         if outcomes[k] is None:
-            try:
-                outcomes[k] = finish(net, rule)
-            except DivergenceError as error:
-                outcomes[k] = error
+            outcomes[k] = _attempt(finish, net, rule)
     return outcomes
 
 
@@ -191,67 +191,77 @@ def fit_candidates(candidates, X, y, sample_weight=None):
     """
     started = time.perf_counter()
     if len(candidates) == 1:
-        try:
-            outcomes = [candidates[0].fit(X, y, sample_weight).best_iteration_]
-        except DivergenceError as error:
-            outcomes = [error]
-        return outcomes, time.perf_counter() - started
+        fitted = _attempt(candidates[0].fit, X, y, sample_weight)
+        failed = isinstance(fitted, DivergenceError)
+        return [fitted if failed else fitted.best_iteration_], time.perf_counter() - started
     first = candidates[0]
     with torch_state(first.n_threads, first._draw_seed(), resolve_device(first.device)):
-        ready, runs = None, []
-        for candidate in candidates:
-            seed = candidate._draw_seed()
-            # The split of early stopping is the only thing in the data that a seed decides, and
-            # candidates of different seeds are then not stacked (plan_stacks).
-            if ready is None:
-                ready = candidate._load(X, y, sample_weight, seed=seed)
-            else:
-                candidate._share(first)
-            runs.append(candidate._begin(ready, seed))
+        seeds = [candidate._draw_seed() for candidate in candidates]
+        # The split of early stopping is the only thing in the data that a seed decides, and
+        # candidates of different seeds are then not stacked (plan_stacks).
+        ready = first._load(X, y, sample_weight, seed=seeds[0])
+        for candidate in candidates[1:]:
+            candidate._share(first)
+        runs = [
+            _attempt(candidate._begin, ready, seed)
+            for candidate, seed in zip(candidates, seeds, strict=True)
+        ]
+        begun = [k for k, run in enumerate(runs) if not isinstance(run, DivergenceError)]
+        outcomes = list(runs)
         try:
-            nets, rules = [run.net for run in runs], [run.rule for run in runs]
-            outcomes = train_stacked(nets, ready.data, ready.valid, first.max_iter, rules)
+            nets, rules = [runs[k].net for k in begun], [runs[k].rule for k in begun]
+            trained = train_stacked(nets, ready.data, ready.valid, first.max_iter, rules)
         finally:
-            for run in runs:
-                run.release()
-        for k, (candidate, run) in enumerate(zip(candidates, runs, strict=True)):
-            if not isinstance(outcomes[k], DivergenceError):
-                try:
-                    candidate._end(run, outcomes[k])
-                except DivergenceError as error:
-                    outcomes[k] = error
+            for k in begun:
+                runs[k].release()
+        for k, best in zip(begun, trained, strict=True):
+            failed = isinstance(best, DivergenceError)
+            outcomes[k] = best if failed else _attempt(_end, candidates[k], runs[k], best)
     return outcomes, time.perf_counter() - started
 
 
-def plan_stacks(estimator, shape, n_betas, n_seeds, stacked="auto"):
+def _attempt(function, *args):
+    """What the function returns, or the DivergenceError it raised."""
+    try:
+        return function(*args)
+    except DivergenceError as error:
+        return error
+
+
+def _end(candidate, run, best):
+    candidate._end(run, best)
+    return best
+
+
+def plan_stacks(estimator, X, n_betas, n_seeds, stacked="auto"):
     """Whether and in groups of how many candidates are stacked, and the reason in words.
 
     Separate training is needed where candidates do not share batches of one shape or one random
-    stream. Otherwise stacking pays while the time of a step is overhead, not arithmetic: as long
-    as one candidate's activations (B T d numbers for a full read-out; B T f + B d where the
-    read-out is folded) stay below the budgets measured by benchmarks/bench_beta_path.py.
+    stream. Otherwise stacking pays as long as a group's activations stay in the cache: groups are
+    as large as the budget measured by benchmarks/bench_beta_path.py allows, and where it allows no
+    second candidate, one step is so long that there is no overhead left to share. On CUDA memory
+    is the only limit.
+
+    Parameters
+    ----------
+    X : ndarray or SequenceView
+        As the estimator prepares it.
     """
     n_candidates = n_betas * (1 if estimator.early_stopping else n_seeds)
     reason = _why_separate(estimator)
     if reason is None and n_candidates == 1:
         reason = "there is only one candidate for a group"
+    if reason is None and not stacked:
+        reason = "stacked=False"
     if reason is not None:
         return {"mode": "separate", "size": 1, "reason": reason}
-    size = n_candidates
-    if stacked == "auto":
-        numbers = _numbers_per_candidate(estimator, shape)
-        if numbers > _SEPARATE_ABOVE:
-            reason = f"one candidate's step has {numbers:,} numbers, more than {_SEPARATE_ABOVE:,}"
-            return {"mode": "separate", "size": 1, "reason": reason}
-        size = max(1, min(n_candidates, _GROUP_NUMBERS // numbers))
-        reason = f"one candidate's step has {numbers:,} numbers, at most {_SEPARATE_ABOVE:,}"
-    elif stacked:
-        reason = "stacked=True"
-    else:
-        return {"mode": "separate", "size": 1, "reason": "stacked=False"}
-    if size == 1:
-        return {"mode": "separate", "size": 1, "reason": reason}
-    return {"mode": "stacked", "size": size, "reason": reason}
+    if stacked is True:
+        return {"mode": "stacked", "size": n_candidates, "reason": "stacked=True"}
+    device = resolve_device(estimator.device)
+    each, budget = _bytes_per_candidate(estimator, X, device), _budget(device)
+    reason = f"a step of one candidate takes {each:,} bytes of the {budget:,} a group may take"
+    size = min(n_candidates, max(1, budget // each))
+    return {"mode": "separate" if size == 1 else "stacked", "size": size, "reason": reason}
 
 
 def _why_separate(estimator):
@@ -266,14 +276,21 @@ def _why_separate(estimator):
     return None
 
 
-def _numbers_per_candidate(estimator, shape):
-    """Activations of one step of one candidate, in numbers."""
-    table = len(shape) == 2
-    n_tokens = shape[1]
-    batch, d = min(estimator.batch_size, shape[0]), estimator.d_model
-    last = estimator.readout == "last" or (
-        estimator.readout == "auto" and not table and not estimator._stratify
-    )
-    if last and estimator.n_layers == 1 and not table and estimator.norm != "pre":
-        return batch * (n_tokens * estimator.n_heads + 4 * d)
-    return estimator.n_layers * batch * n_tokens * (4 * d + n_tokens * estimator.n_heads)
+def _budget(device):
+    """Bytes of counted activations that a group may have."""
+    if device.type != "cuda":
+        return _GROUP_BYTES
+    # The count is about a quarter of what a step keeps; half of the memory stays free.
+    return torch.cuda.mem_get_info(device)[0] // 8
+
+
+def _bytes_per_candidate(estimator, X, device):
+    """The largest activations of one step of one candidate, and its copy of the batch."""
+    arch = estimator._architecture(X)
+    n, T, d, h = min(estimator.batch_size, len(X)), arch.n_tokens, arch.d_model, arch.n_heads
+    if choose(arch) == "folded":
+        numbers = n * (T * (arch.n_features + h) + 4 * d)
+    else:
+        numbers = arch.n_layers * n * T * (4 * d + T * h)
+    dtype = resolve_dtype(estimator.dtype, X.dtype, len(X) * T * d, device)
+    return numbers * dtype.itemsize

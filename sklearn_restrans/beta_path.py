@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
+from scipy.stats import t
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, indexable
+from sklearn.utils.validation import indexable
 
 from ._compat import _check_sample_weight, _safe_indexing
 from ._stacked import fit_candidates, plan_stacks
@@ -31,7 +33,7 @@ class BetaPath:
     ----------
     fits : list of dict
         One entry per fit: beta, seed, fold, estimator (None where it diverged), error, score,
-        fit_time.
+        fit_time, score_time.
     plan : dict
         How the candidates were trained ("stacked" or "separate"), in groups of how many, and why.
 
@@ -87,20 +89,28 @@ class BetaPath:
         -------
         frame : DataFrame
             beta, seed, fold, score, final loss, rate, epochs, the conditioning of Attn(X) and Z of
-            the last layer, seconds, and the error of a fit that diverged.
+            the last layer, seconds (its share of a group's), and the error of a fit that diverged
+            or could not be scored.
         """
         return pd.DataFrame([_row(fit) for fit in self._fits])
 
     def summary(self):
-        """One row per beta: mean, standard error and number of fits over seeds and folds.
+        """One row per beta: means over seeds and folds, with their interval over seeds.
 
         Returns
         -------
         frame : DataFrame indexed by beta, columns (quantity, statistic)
+            mean; low and high, the ends of the 95 % t-interval of the mean over seeds of each
+            seed's mean over the folds (NaN for one seed); count, the number of fits.
         """
-        frame = self.to_frame().drop(columns=["seed", "fold", "error"])
-        table = frame.groupby("beta", sort=False).agg(["mean", "sem", "count"])
-        return table.reindex(self.betas)
+        frame = self.to_frame().drop(columns=["fold", "error"])
+        seeds = frame.groupby(["beta", "seed"], sort=False).mean().groupby("beta", sort=False)
+        mean, n = seeds.mean(), seeds.count()
+        half = t.ppf(0.975, n - 1) * seeds.std() / np.sqrt(n)
+        count = frame.drop(columns="seed").groupby("beta", sort=False).count()
+        parts = {"mean": mean, "low": mean - half, "high": mean + half, "count": count}
+        table = pd.concat(parts, axis=1).swaplevel(axis=1)
+        return table[mean.columns].reindex(self.betas)
 
     def plot(self, ax=None):
         """Training loss against epoch, a line per beta.
@@ -121,16 +131,15 @@ class BetaPath:
         losses = self.losses()
         colors = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(losses)))
         for k, ((beta, row), color) in enumerate(zip(losses.iterrows(), colors, strict=True)):
-            ax.plot(
-                row.index, row, color=color, marker="osD^vP*X<>"[k % 10], ms=4, label=f"{beta:g}"
-            )
+            marker = _MARKERS[k % len(_MARKERS)]
+            ax.plot(row.index, row, color=color, marker=marker, ms=4, label=f"{beta:g}")
         ax.set(xlabel="epoch", ylabel="training loss")
         ax.legend(title="beta")
         return ax
 
     def __repr__(self):
-        diverged = sum(fit["estimator"] is None for fit in self._fits)
-        said = f", {diverged} of them diverged" if diverged else ""
+        failed = sum(bool(fit["error"]) for fit in self._fits)
+        said = f", {failed} of them failed" if failed else ""
         return (
             f"BetaPath of {len(self.betas)} betas, {len(self._fits)} fits{said}; "
             f"{self.plan['mode']} because {self.plan['reason']}"
@@ -147,9 +156,7 @@ def _row(fit):
         for of, name in (("Z", "Z"), ("attention", "attn")):
             value = np.nan if model is None else model.conditioning_.get(quantity, of=of)
             row[f"{quantity}_{name}"] = value
-    row["fit_time"] = fit["fit_time"]
-    row["error"] = fit["error"]
-    return row
+    return row | {name: fit[name] for name in ("fit_time", "score_time", "error")}
 
 
 def residual_beta_path(
@@ -205,7 +212,7 @@ def residual_beta_path(
     ------
     ValueError
         For betas that are empty, negative, not finite, repeated or not numbers, or folds that
-        cannot be fitted. A beta that diverges is no error: its row says so.
+        cannot be fitted. A beta that diverges, or has no score, is no error: its row says so.
 
     References
     ----------
@@ -233,7 +240,9 @@ def residual_beta_path(
             f"{type(estimator).__name__}; put preprocessing before the call."
         )
     # Bad input is refused here, once, with the sentences of fit, and not by some fold.
-    shape = clone(estimator)._prepare(X, y, sample_weight, seed=0)[0].shape
+    prepared = clone(estimator).set_params(residual_beta=betas[0])
+    X_prepared = prepared._check_data(X, y, sample_weight)
+    plan = plan_stacks(prepared, X_prepared, len(betas), n_seeds, stacked)
     X, y, groups = indexable(X, y, groups)
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, np.empty((len(y), 0)))
@@ -248,7 +257,6 @@ def residual_beta_path(
                 )
     seeds = _seeds(estimator.random_state, n_seeds)
     scorer = None if cv is None else check_scoring(estimator, scoring)
-    plan = plan_stacks(estimator, shape, len(betas), n_seeds, stacked)
     tasks = []
     for fold, (train, test) in enumerate(splits):
         blocks = [[(beta, seed) for beta in betas] for seed in seeds]
@@ -256,8 +264,9 @@ def residual_beta_path(
             # Only the split of early stopping makes the data of two seeds differ.
             blocks = [[pair for block in blocks for pair in block]]
         for pairs in blocks:
-            for start in range(0, len(pairs), plan["size"]):
-                tasks.append((fold, train, test, pairs[start : start + plan["size"]]))
+            # Groups of equal size, so that no process waits for another.
+            for part in np.array_split(range(len(pairs)), -(-len(pairs) // plan["size"])):
+                tasks.append((fold, train, test, [pairs[k] for k in part]))
     fits = Parallel(n_jobs=n_jobs)(
         delayed(_fit_task)(estimator, X, y, sample_weight, scorer, *task) for task in tasks
     )
@@ -271,15 +280,20 @@ def residual_beta_path(
 
 def _check_betas(betas):
     """Validated coefficients as a list of floats."""
-    wanted = "betas must be a list of different numbers >= 0"
-    values = list(betas) if np.ndim(betas) == 1 else None
+    wanted = "betas must be a list of different finite numbers >= 0"
+    try:
+        values = list(betas)
+    except TypeError:
+        values = []
     if not values:
-        raise ValueError(f"{wanted}, got {betas!r}; a pair per layer is no point of a path.")
+        raise ValueError(f"{wanted}, got {betas!r}.")
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, (Real, np.number)):
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise ValueError(
+                f"{wanted}, got {value!r} among them; a pair or a matrix is no point of a path."
+            )
+        if not np.isfinite(float(value)) or value < 0:
             raise ValueError(f"{wanted}, got {value!r} among them.")
-        if not np.isfinite(value) or value < 0:
-            raise ValueError(f"{wanted} and finite, got {value!r} among them.")
     values = [float(value) for value in values]
     if len(set(values)) < len(values):
         raise ValueError(f"{wanted}, got one of them twice: {values}.")
@@ -304,21 +318,29 @@ def _fit_task(estimator, X, y, sample_weight, scorer, fold, train, test, pairs):
     ]
     outcomes, seconds = fit_candidates(candidates, take(X), take(y), weight)
     fits = []
-    for (beta, seed), model, error in zip(pairs, candidates, outcomes, strict=True):
-        failed = isinstance(error, DivergenceError)
-        score = np.nan
-        if not failed and scorer is not None:
-            check_is_fitted(model)
-            score = scorer(model, _safe_indexing(X, test), _safe_indexing(y, test))
-        fits.append(
-            {
-                "beta": beta,
-                "seed": seed,
-                "fold": fold,
-                "estimator": None if failed else model,
-                "error": str(error) if failed else "",
-                "score": score,
-                "fit_time": seconds / len(pairs),
-            }
-        )
+    for (beta, seed), model, outcome in zip(pairs, candidates, outcomes, strict=True):
+        failed = isinstance(outcome, DivergenceError)
+        fit = {
+            "beta": beta,
+            "seed": seed,
+            "fold": fold,
+            "estimator": None if failed else model,
+            "error": str(outcome) if failed else "",
+            "score": np.nan,
+            "fit_time": seconds / len(pairs),
+            "score_time": np.nan,
+        }
+        if scorer is not None and not failed:
+            fit |= _score(scorer, model, _safe_indexing(X, test), _safe_indexing(y, test))
+        fits.append(fit)
     return fits
+
+
+def _score(scorer, model, X, y):
+    """Score of a test part, or why there is none: that of one candidate must not end the path."""
+    started = time.perf_counter()
+    try:
+        score, error = scorer(model, X, y), ""
+    except ValueError as caught:
+        score, error = np.nan, f"no score: {caught}"
+    return {"score": score, "error": error, "score_time": time.perf_counter() - started}

@@ -202,7 +202,7 @@ class Convergence:
         quantity : {"rate", "contraction", "epochs_to", "final_loss", "relative_loss", \
                 "local_rate", "pl_ratio"}
             What to return; of a curve its last value, of the local rate that of the second half of
-            the epochs recorded, NaN if too few were.
+            the epochs recorded. NaN where too few were.
         loss : float, default=None
             The loss to reach, for "epochs_to".
 
@@ -222,7 +222,7 @@ class Convergence:
             found = self._local_rate_or_none()
             return float("nan") if found is None else found.rate
         value = self.loss if quantity == "final_loss" else getattr(self, quantity)
-        return float(value[-1] if np.ndim(value) else value)
+        return float(np.append(float("nan"), value)[-1])  # NaN where nothing was recorded
 
     def _local_rate_or_none(self):
         try:
