@@ -55,7 +55,7 @@ class BetaSearch:
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights for the fits; scores are not weighted.
+            Non-negative weights for the fits, and for the scores if the scorer takes any.
         groups : array-like of shape (n_samples,), default=None
             Handed to the splitter.
 

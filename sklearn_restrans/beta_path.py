@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import warnings
+from inspect import signature
 from numbers import Integral, Real
 
 import numpy as np
@@ -194,7 +196,7 @@ def residual_beta_path(
     groups : array-like of shape (n_samples,), default=None
         Handed to the splitter.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weights for fit.
+        Weights for fit, and for the scores if the scorer takes any, as in ``GridSearchCV``.
     scoring : str or callable, default=None
         Score of the test parts; None is ``estimator.score``.
     n_seeds : int, default=1
@@ -257,6 +259,7 @@ def residual_beta_path(
                 )
     seeds = _seeds(estimator.random_state, n_seeds)
     scorer = None if cv is None else check_scoring(estimator, scoring)
+    weigh = scorer is not None and sample_weight is not None and _takes_weights(scorer)
     tasks = []
     for fold, (train, test) in enumerate(splits):
         blocks = [[(beta, seed) for beta in betas] for seed in seeds]
@@ -268,7 +271,7 @@ def residual_beta_path(
             for part in np.array_split(range(len(pairs)), -(-len(pairs) // plan["size"])):
                 tasks.append((fold, train, test, [pairs[k] for k in part]))
     fits = Parallel(n_jobs=n_jobs)(
-        delayed(_fit_task)(estimator, X, y, sample_weight, scorer, *task) for task in tasks
+        delayed(_fit_task)(estimator, X, y, sample_weight, scorer, weigh, *task) for task in tasks
     )
     order = {beta: k for k, beta in enumerate(betas)}
     fits = sorted(
@@ -309,14 +312,29 @@ def _seeds(random_state, n_seeds):
     return check_random_state(random_state).randint(2**31 - 1, size=n_seeds).tolist()
 
 
-def _fit_task(estimator, X, y, sample_weight, scorer, fold, train, test, pairs):
+def _takes_weights(scorer):
+    """Whether a scorer takes sample_weight; one that does not gets a warning, as GridSearchCV's."""
+    own = getattr(scorer, "_accept_sample_weight", None)
+    takes = "sample_weight" in signature(scorer).parameters if own is None else own()
+    if not takes:
+        warnings.warn(
+            f"scoring={scorer} takes no sample_weight: fits are weighted, scores are not.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return takes
+
+
+def _fit_task(estimator, X, y, sample_weight, scorer, weigh, fold, train, test, pairs):
     """Fit one group of candidates on one fold; a dict per candidate."""
-    take = (lambda a: a) if train is None else (lambda a: _safe_indexing(a, train))
-    weight = None if sample_weight is None else take(sample_weight)
+
+    def part(rows, *arrays):
+        return [a if a is None or rows is None else _safe_indexing(a, rows) for a in arrays]
+
     candidates = [
         clone(estimator).set_params(residual_beta=beta, random_state=seed) for beta, seed in pairs
     ]
-    outcomes, seconds = fit_candidates(candidates, take(X), take(y), weight)
+    outcomes, seconds = fit_candidates(candidates, *part(train, X, y, sample_weight))
     fits = []
     for (beta, seed), model, outcome in zip(pairs, candidates, outcomes, strict=True):
         failed = isinstance(outcome, DivergenceError)
@@ -331,16 +349,17 @@ def _fit_task(estimator, X, y, sample_weight, scorer, fold, train, test, pairs):
             "score_time": np.nan,
         }
         if scorer is not None and not failed:
-            fit |= _score(scorer, model, _safe_indexing(X, test), _safe_indexing(y, test))
+            weights = {"sample_weight": part(test, sample_weight)[0]} if weigh else {}
+            fit |= _score(scorer, model, *part(test, X, y), **weights)
         fits.append(fit)
     return fits
 
 
-def _score(scorer, model, X, y):
+def _score(scorer, model, X, y, **weights):
     """Score of a test part, or why there is none: that of one candidate must not end the path."""
     started = time.perf_counter()
     try:
-        score, error = scorer(model, X, y), ""
+        score, error = scorer(model, X, y, **weights), ""
     except ValueError as caught:
         score, error = np.nan, f"no score: {caught}"
     return {"score": score, "error": error, "score_time": time.perf_counter() - started}

@@ -86,8 +86,8 @@ def make_convergence_scorer(quantity, *, loss=None):
     ----------
     quantity : str
         A quantity of :meth:`Convergence.get`: "rate" (greater is faster), "contraction",
-        "epochs_to", "final_loss"; with the prefix "neg_" its negative, since scikit-learn prefers
-        greater scores: "neg_epochs_to".
+        "epochs_to", "final_loss", "relative_loss", "local_rate", "pl_ratio"; with the
+        prefix "neg_" its negative, since scikit-learn prefers greater scores: "neg_epochs_to".
     loss : float, default=None
         The training loss to reach, for "epochs_to".
 

@@ -36,6 +36,11 @@ def test_given_validation_rows_are_scored_and_not_trained_on(estimator):
     assert len(model.validation_scores_) == 12
     assert model.best_iteration_ == 1 + np.argmax(model.validation_scores_)
     assert model.best_validation_score_ == max(model.validation_scores_)
+    # without early_stopping they choose the epoch but do not end the fit
+    patient = clone(model).set_params(n_iter_no_change=1, tol=10.0)
+    hasty = clone(patient).set_params(early_stopping=True)
+    n_iter = [m.fit(X[:40], y[:40], X_val=X[40:], y_val=y[40:]).n_iter_ for m in (patient, hasty)]
+    assert n_iter == [12, 2]
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

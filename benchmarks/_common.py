@@ -1,0 +1,291 @@
+"""What the benchmarks share: data, rival models, interleaved medians, JSON and the README's tables.
+
+``python benchmarks/_common.py`` writes the tables of ``README.md`` anew from ``results/*.json``.
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.signal import lfilter
+from skorch import NeuralNetRegressor
+from threadpoolctl import threadpool_limits
+from torch import nn
+
+from sklearn_restrans import ResidualTransformerRegressor, SequenceView
+from sklearn_restrans._core import Architecture, ResidualTransformer
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+README = HERE / "README.md"
+N_CHANNELS = 14
+BATCH_SIZE = 128  # on every side
+PACKAGES = ("numpy", "torch", "scikit-learn", "skorch", "lightgbm")
+
+
+# ---- data and models ---------------------------------------------------------------------------
+
+
+def make_series(n_rows, n_channels=N_CHANNELS, seed=0):
+    """Autoregressive channels (n_rows, f), float32, mean 0 and standard deviation about 1."""
+    noise = np.random.default_rng(seed).standard_normal((n_rows, n_channels))
+    # x_t = 0.9 x_(t-1) + sqrt(1 - 0.9^2) noise_t
+    return lfilter([0.19**0.5], [1.0, -0.9], noise, axis=0).astype(np.float32)
+
+
+def make_windows(n_windows, n_tokens, n_channels=N_CHANNELS):
+    """All windows of a series (a SequenceView) and the next reading of channel 0 as target."""
+    series = make_series(n_windows + n_tokens, n_channels)
+    ends = np.arange(n_tokens - 1, n_windows + n_tokens - 1)
+    return SequenceView(series, ends, n_tokens), series[ends + 1, 0]
+
+
+def our_model(**settings):
+    """The regressor on the CPU with this benchmark's batch size and one seed."""
+    defaults = {"batch_size": BATCH_SIZE, "device": "cpu", "random_state": 0}
+    return ResidualTransformerRegressor(
+        **(defaults | {"n_threads": torch.get_num_threads()} | settings)
+    )
+
+
+def our_epochs(view, y, n_epochs=3, **settings):
+    """Seconds of each epoch but the first, as ``history_`` has them."""
+    model = our_model(max_iter=1 + n_epochs, **settings).fit(view, y)
+    return model.history_["dur"].tolist()[1:]
+
+
+def torch_model(n_tokens, d_model, n_features=N_CHANNELS, **options):
+    """The model that the regressor would train, as a bare torch module."""
+    options = {"d_ff": 2 * d_model} | options
+    arch = Architecture(n_tokens, n_features, n_outputs=1, d_model=d_model, **options)
+    module = ResidualTransformer(arch)
+    module.reset_parameters(generator=torch.Generator().manual_seed(0))
+    return module
+
+
+class StockEncoder(nn.Module):
+    """Linear embedding, torch's own ``nn.TransformerEncoder``, last token, linear read-out.
+
+    Shape: x (n, T, f); returns (n, 1).
+    """
+
+    def __init__(self, n_features, d_model):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(
+            d_model, nhead=4, dim_feedforward=4 * d_model, dropout=0.0, batch_first=True
+        )
+        self.embed = nn.Linear(n_features, d_model)
+        self.encoder = nn.TransformerEncoder(layer, num_layers=1)
+        self.read = nn.Linear(d_model, 1)
+
+    def forward(self, x):
+        return self.read(self.encoder(self.embed(x))[:, -1])
+
+
+class SkorchNet:
+    """skorch's ``NeuralNetRegressor`` with its own loader and optimiser, on windows in memory."""
+
+    def __init__(self, module, view, y):
+        self.X, self.y = np.asarray(view), y[:, None]
+        self.net = NeuralNetRegressor(
+            module, max_epochs=1, batch_size=BATCH_SIZE, lr=1e-3, train_split=None, verbose=0
+        ).initialize()
+        # Buffers and lazily imported code: what "after the first epoch" leaves out on our side.
+        few = 2 * BATCH_SIZE
+        self.net.partial_fit(self.X[:few], self.y[:few])
+
+    def epoch(self):
+        self.net.partial_fit(self.X, self.y)
+        return self.net.history[-1, "dur"]
+
+    def predict(self):
+        return self.net.predict(self.X)
+
+
+def data_folder():
+    """Folder of the real data: SKLEARN_RESTRANS_DATA, or ``shared/data`` beside the checkout."""
+    named = os.environ.get("SKLEARN_RESTRANS_DATA")
+    folder = Path(named) if named else HERE.parents[1] / "shared" / "data"
+    return folder if folder.is_dir() else None
+
+
+# ---- measuring ---------------------------------------------------------------------------------
+
+
+def seconds(function: Callable, *args) -> float:
+    """Wall time of one call."""
+    started = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - started
+
+
+def interleaved(contenders: dict[str, Callable], rounds: int) -> dict[str, float]:
+    """Median seconds of each contender; in every round each runs once, in turning order.
+
+    A contender is a function that returns its seconds, or a list of them.
+    """
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    names = list(contenders)
+    for turn in range(rounds):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            times[name] += np.atleast_1d(contenders[name]()).tolist()
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
+    """Slope b of the least-squares line through log(time) = a + b log(size)."""
+    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+
+
+@dataclass(frozen=True)
+class Target:
+    """A claimed ratio with its bound, and what was measured."""
+
+    claim: str
+    measured: float
+    bound: float
+    at_least: bool = True
+
+    @property
+    def met(self) -> bool:
+        return self.measured >= self.bound if self.at_least else self.measured <= self.bound
+
+    def __str__(self):
+        sign = ">=" if self.at_least else "<="
+        return f"{self.claim}: {self.measured:.3g}, target {sign} {self.bound:g}"
+
+
+def machine_facts() -> dict:
+    """What the numbers depend on."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        models = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        cpu = models[0].partition(":")[2].strip() if models else cpu
+    return {
+        "cpu": cpu,
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "load_at_start": round(os.getloadavg()[0], 2),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in PACKAGES},
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+    }
+
+
+# ---- running and reporting ----------------------------------------------------------------------
+
+
+def run(name: str, description: str, sections: dict[str, Callable], sizes: dict, argv=None):
+    """Run a benchmark from the command line; returns None, or the sentence of missed targets.
+
+    ``sections`` maps the title of a table to ``function(size) -> (rows, targets)``; ``sizes`` maps
+    "quick" and "full" to what the functions get. Only a complete full run is recorded in
+    ``results`` and shown in the README; others write to ``--output``.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="small sizes, one or two minutes")
+    parser.add_argument("--threads", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--only", nargs="+", choices=list(sections), metavar="TABLE")
+    parser.add_argument("--output", type=Path, default=None, help="folder for the JSON file")
+    args = parser.parse_args(argv)
+    complete = not args.quick and args.only is None
+    output = args.output or (RESULTS if complete else Path("output"))
+    before = torch.get_num_threads()
+    torch.set_num_threads(args.threads)
+    try:
+        with threadpool_limits(args.threads):
+            facts, tables, targets = machine_facts(), {}, []
+            for title in args.only or sections:
+                rows, claims = sections[title](sizes["quick" if args.quick else "full"])
+                tables[title] = rows
+                targets += claims
+                print(f"\n{title}\n{table(rows)}", flush=True)
+    finally:
+        torch.set_num_threads(before)
+    record = {
+        "benchmark": name,
+        "quick": args.quick,
+        "machine": facts,
+        "tables": tables,
+        "targets": [asdict(target) | {"met": target.met} for target in targets],
+    }
+    output.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(record, indent=1, allow_nan=False)
+    (output / f"{name}_{args.threads}.json").write_text(text + "\n")
+    if output == RESULTS:
+        README.write_text(render(README.read_text(), RESULTS))
+    missed = [str(target) for target in targets if not target.met]
+    print(f"\n{len(targets) - len(missed)} of {len(targets)} targets met")
+    return f"{name}: missed targets: {'; '.join(missed)}." if missed else None
+
+
+def table(rows: list[dict]) -> str:
+    """Rows as a Markdown table; the columns are those of the first row."""
+    columns = list(rows[0])
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[_cell(row.get(column)) for column in columns] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _cell(value) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "-" if value is None else str(value)
+
+
+def render(text: str, results: Path) -> str:
+    """README text with the part between the markers of each recorded run made from its JSON.
+
+    ``<!-- bench_fit_1 -->`` ... ``<!-- /bench_fit_1 -->`` shows ``results/bench_fit_1.json``.
+    """
+    lines, inside = [], None
+    for line in text.splitlines():
+        if inside is None:
+            lines.append(line)
+        marker = line.removeprefix("<!-- ").removesuffix(" -->")
+        if inside is None and line.startswith("<!-- bench_"):
+            inside = marker
+            file = results / f"{inside}.json"
+            lines += _shown(json.loads(file.read_text())) if file.is_file() else ["Not yet run."]
+        elif inside is not None and marker == f"/{inside}":
+            lines.append(line)
+            inside = None
+    return "\n".join(lines) + "\n"
+
+
+def _shown(record: dict) -> list[str]:
+    facts = record["machine"]
+    lines = ["; ".join(f"{key} {value}" for key, value in facts.items()) + ".", ""]
+    for title, rows in record["tables"].items():
+        lines += [f"**{title}**", "", table(rows), ""]
+    if record["targets"]:
+        rows = [
+            {
+                "target": target["claim"],
+                "measured": float(target["measured"]),
+                "bound": f"{'>=' if target['at_least'] else '<='} {target['bound']:g}",
+                "met": "yes" if target["met"] else "no",
+            }
+            for target in record["targets"]
+        ]
+        lines += ["**Targets**", "", table(rows), ""]
+    return lines
+
+
+if __name__ == "__main__":
+    README.write_text(render(README.read_text(), RESULTS))

@@ -1,0 +1,157 @@
+"""Windows without copies: time per batch and peak memory.
+
+``python benchmarks/bench_windows.py [--quick] [--threads 2] [--only TABLE ...]``
+"""
+
+import gc
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from _common import (
+    BATCH_SIZE,
+    N_CHANNELS,
+    Target,
+    interleaved,
+    make_series,
+    make_windows,
+    our_model,
+    run,
+    seconds,
+)
+
+from sklearn_restrans import SequenceView
+from sklearn_restrans._data import DenseSource, Scaler, make_source
+
+MB = 1e6
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything one run takes."""
+
+    n_windows: int = 100_000
+    n_batches: int = 200
+    rounds: int = 15
+    lengths: tuple = (24, 144)
+    memory: tuple = ((420_000, 144),)
+
+
+SIZES = {
+    "full": Size(),
+    "quick": Size(n_windows=10_000, n_batches=50, rounds=5, memory=((42_000, 144),)),
+}
+
+
+def batches(size):
+    """Microseconds to fetch one shuffled batch: strided view against a materialised copy."""
+    rows, targets = [], []
+    for T in size.lengths:
+        view, _ = make_windows(size.n_windows, T)
+        strided = make_source(view, Scaler.fit(view.series), torch.float32, torch.device("cpu"))
+        index = torch.as_tensor(view.ends[:, None] - strided.offsets)
+        copied = DenseSource(strided.series[index].contiguous())
+        rng = np.random.default_rng(0)
+        orders = [rng.integers(0, len(view), BATCH_SIZE) for _ in range(size.n_batches)]
+        contenders = {
+            "strided view": lambda source=strided, orders=orders: _fetch(source.take, orders),
+            "materialised copy": lambda source=copied, orders=orders: _fetch(source.take, orders),
+            "fancy index": lambda series=strided.series, index=index, orders=orders: _fetch(
+                lambda rows: series[index[torch.as_tensor(rows)]], orders
+            ),
+        }
+        times = {name: 1e6 * value for name, value in interleaved(contenders, size.rounds).items()}
+        held = {
+            "series (MB)": strided.series.nbytes / MB,
+            "copy (MB)": copied.x.nbytes / MB,
+        }
+        rows.append({"T": T, "windows": len(view), "batch": BATCH_SIZE} | times | held)
+        claim = f"strided view / materialised copy, time per batch, T = {T}"
+        ratio = times["strided view"] / times["materialised copy"]
+        targets.append(Target(claim, ratio, 1.0, at_least=False))
+    return rows, targets
+
+
+def _fetch(take, orders):
+    return seconds(lambda: [take(order) for order in orders]) / len(orders)
+
+
+def memory(size):
+    """Extra peak memory of one epoch on a memory-mapped series, in a process of its own."""
+    rows, targets = [], []
+    for n_windows, T in size.memory:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "series.f32"
+            make_series(n_windows + T).tofile(file)
+            series = file.stat().st_size / MB
+            command = [sys.executable, __file__, "--child", str(file), str(T)]
+            answer = subprocess.run(command, capture_output=True, text=True, check=True)
+        peak = float(answer.stdout.split()[-1]) / MB
+        rows.append(
+            {
+                "windows": n_windows,
+                "T": T,
+                "series (MB)": series,
+                "windows as a copy (MB)": 4 * n_windows * T * N_CHANNELS / MB,
+                "extra peak of fit (MB)": peak,
+                "beyond the series (MB)": peak - series,
+            }
+        )
+        claim = f"MB beyond the series, fit on {n_windows:,} windows of {T} x {N_CHANNELS}"
+        targets.append(Target(claim, peak - series, 60, at_least=False))
+    return rows, targets
+
+
+def child(file, n_tokens):
+    """Fit on a memory-mapped file; print by how many bytes the peak of this process grew."""
+    torch.set_num_threads(1)
+    small, y = make_windows(1_000, n_tokens)
+    our_model(max_iter=1).fit(small, y)  # code and buffers are there now
+    mapped = np.memmap(file, np.float32, "r").reshape(-1, N_CHANNELS)
+    ends = np.arange(n_tokens - 1, len(mapped) - 1)
+    forget_peak()
+    before = peak_bytes()
+    our_model(max_iter=1).fit(SequenceView(mapped, ends, n_tokens), mapped[ends + 1, 0])
+    print(peak_bytes() - before)
+
+
+def peak_bytes():
+    """Largest resident memory of this process so far.
+
+    Linux hands the ru_maxrss of a parent down to its child, so there the process's own mark is
+    read.
+    """
+    status = Path("/proc/self/status")
+    if status.is_file():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def forget_peak():
+    """Start the mark of the largest memory anew from what is resident now; Linux only."""
+    gc.collect()
+    marks = Path("/proc/self/clear_refs")
+    if marks.is_file():
+        marks.write_text("5")  # 5 resets the peak, see proc(5)
+
+
+SECTIONS = {"batches": batches, "memory": memory}
+
+
+def main(argv=None, sizes=SIZES):
+    return run("bench_windows", "Time and memory of windows.", SECTIONS, sizes, argv)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2], int(sys.argv[3]))
+    else:
+        sys.exit(main())

@@ -1,0 +1,191 @@
+"""Every benchmark runs and reports; no time is asserted here."""
+
+import importlib
+import json
+import shutil
+from pathlib import Path
+
+import datafiles
+import numpy as np
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+TINY = {
+    "bench_fit": {
+        "n_windows": 260,
+        "rounds": 1,
+        "tree_rounds": 1,
+        "lengths": (4,),
+        "widths": (4,),
+        "overhead_rounds": 1,
+        "micro": (256, 512),
+        "n_micro": 600,
+        "grow_windows": (260, 520),
+        "grow_tokens": (3, 6),
+        "grow_tokens_mean": (3, 6),
+        "grow_width": (4, 8),
+        "grow_layers": (1, 2),
+        "n_grow": 300,
+        "jena_rows": 500,
+        "jena_epochs": (1,),
+    },
+    "bench_predict": {
+        "n_windows": 260,
+        "rounds": 1,
+        "lengths": (4,),
+        "widths": (4,),
+        "n_chunked": 128,
+        "chunks": (64,),
+        "single_rounds": 1,
+    },
+    "bench_windows": {
+        "n_windows": 500,
+        "n_batches": 2,
+        "rounds": 1,
+        "lengths": (4,),
+        "memory": ((1_000, 4),),
+    },
+    "bench_conditioning": {
+        "n_windows": 260,
+        "rounds": 1,
+        "n_epochs": 1,
+        "cases": (("last", 4, 4), ("mean", 4, 4)),
+        "samples": (4,),
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+
+
+@pytest.fixture
+def common():
+    return importlib.import_module("_common")
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_the_quick_path_writes_every_table_and_target(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SKLEARN_RESTRANS_DATA", str(tmp_path))
+    hours = datafiles.ten_minutes(600 * 6)[::6]
+    datafiles.write(tmp_path, datafiles.jena_text(hours), "jena_2009_2016_hourly.csv")
+    bench = importlib.import_module(name)
+    threads = torch.get_num_threads()
+    sizes = {"quick": bench.Size(**TINY[name])}
+    sentence = bench.main(["--quick", "--output", str(tmp_path / "out")], sizes)
+    record = json.loads((tmp_path / "out" / f"{name}_1.json").read_text())
+    assert record["benchmark"] == name and record["quick"]
+    assert list(record["tables"]) == list(bench.SECTIONS)
+    assert all(record["tables"].values()), "a table without rows"
+    assert {"cpu", "cores", "threads", "torch", "scikit-learn", "skorch", "date"} <= set(
+        record["machine"]
+    )
+    missed = [target["claim"] for target in record["targets"] if not target["met"]]
+    assert (sentence is None) == (not missed)
+    assert all(claim in sentence for claim in missed)
+    assert torch.get_num_threads() == threads
+    assert "targets met" in capsys.readouterr().out
+
+
+def test_a_missed_target_is_a_sentence_and_a_met_one_is_none(common, tmp_path, capsys):
+    """A string given to sys.exit is printed and makes the exit status 1; None makes it 0."""
+
+    def claims(bound):
+        return [{"x": 1}], [
+            common.Target("more", 3.0, bound),
+            common.Target("less", 0.5, 0.6, at_least=False),
+        ]
+
+    arguments = ["--quick", "--output", str(tmp_path)]
+    assert common.run("b", "", {"t": claims}, {"quick": 2.9}, arguments) is None
+    sentence = common.run("b", "", {"t": claims}, {"quick": 3.1}, arguments)
+    assert sentence == "b: missed targets: more: 3, target >= 3.1."
+    assert "1 of 2 targets met" in capsys.readouterr().out
+
+
+def test_only_complete_full_runs_are_recorded(common, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(common, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(common, "README", tmp_path / "README.md")
+    text = "a\n<!-- bench_b_1 -->\nold\n<!-- /bench_b_1 -->\nz\n"
+    common.README.write_text(text)
+    sections = {"t": lambda size: ([{"x": size}], []), "u": lambda size: ([{"x": size}], [])}
+    for partial in (["--quick"], ["--only", "t"]):
+        common.run("bench_b", "", sections, {"quick": 1, "full": 7}, partial)
+    assert common.README.read_text() == text and not common.RESULTS.exists()
+    assert [file.name for file in Path("output").iterdir()] == ["bench_b_1.json"]
+    shutil.rmtree("output")
+    common.run("bench_b", "", sections, {"quick": 1, "full": 7}, [])
+    shown = common.README.read_text()
+    assert "| 7 |" in shown and "old" not in shown
+    assert shown.startswith("a\n") and shown.endswith("<!-- /bench_b_1 -->\nz\n")
+    assert common.render(shown, common.RESULTS) == shown
+
+
+def test_the_tables_of_the_readme_are_those_of_the_recorded_runs(common):
+    text = common.README.read_text()
+    assert common.render(text, common.RESULTS) == text
+    for name in TINY:
+        for threads in (1, 2):
+            assert f"<!-- {name}_{threads} -->" in text
+    for file in common.RESULTS.glob("*.json"):
+        assert not json.loads(file.read_text())["quick"]
+
+
+def test_the_median_is_taken_over_runs_that_take_turns(common):
+    calls = []
+
+    def contender(name, times):
+        times = iter(times)
+
+        def once():
+            calls.append(name)
+            return next(times)
+
+        return once
+
+    medians = common.interleaved(
+        {"a": contender("a", [3.0, 1.0, 2.0]), "b": contender("b", [[5.0, 7.0]] * 3)}, rounds=3
+    )
+    assert medians == {"a": 2.0, "b": 6.0}
+    assert calls == ["a", "b", "b", "a", "a", "b"]
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.5])
+def test_exponent_of_a_power_law(common, power):
+    sizes = np.array([10.0, 30.0, 1000.0])
+    # The logarithms of three numbers, fitted exactly up to float64 rounding.
+    assert common.exponent(sizes, 3e-5 * sizes**power) == pytest.approx(power, abs=1e-12)
+
+
+def test_windows_and_targets_of_the_synthetic_series(common):
+    view, y = common.make_windows(5, 3, 2)
+    assert view.shape == (5, 3, 2) and view.dtype == np.float32 and not view.partial.any()
+    assert np.array_equal(y[:-1], np.asarray(view)[1:, -1, 0]), "the next reading of channel 0"
+
+
+def test_the_bare_loop_accumulates_the_gradient_of_the_batch(common):
+    bench = importlib.import_module("bench_fit")
+    view, y = common.make_windows(64, 4)
+    gradients = []
+    for micro in (None, 16):
+        torch.manual_seed(0)
+        loop = bench.BareLoop(view, y, 64, micro, d_model=4, readout="last")
+        before = loop.module.W_in.detach().clone()
+        loop.epoch()
+        assert not torch.equal(before, loop.module.W_in)
+        gradients.append(loop.module.W_in.grad)
+    # Two orders of the same float32 sum of 64 terms.
+    assert torch.allclose(*gradients, rtol=1e-4, atol=1e-6)
+
+
+def test_the_peak_of_memory_sees_what_was_allocated_and_freed():
+    bench = importlib.import_module("bench_windows")
+    np.ones(200_000_000, np.uint8)
+    bench.forget_peak()
+    before = bench.peak_bytes()
+    np.ones(40_000_000, np.uint8)
+    grown = bench.peak_bytes() - before
+    # Pages that were free already may have been used for a part of it. Only Linux can forget.
+    assert 20e6 < grown < 80e6 or not Path("/proc/self/clear_refs").is_file()
