@@ -30,7 +30,6 @@ class Size:
 SIZES = {
     "full": Size(),
     "quick": Size(
-        n_windows=4_000,
         rounds=1,
         n_epochs=2,
         cases=(("last", 24, 64), ("mean", 24, 64)),

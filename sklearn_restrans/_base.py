@@ -263,7 +263,7 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         for name in ("validation_scores_", "best_validation_score_"):
             if hasattr(self, name):
                 delattr(self, name)
-        if "valid_loss" in history:
+        if "valid_loss" in self.net_.history[-1]:
             self.validation_scores_ = (-history["valid_loss"]).tolist()
             self.best_validation_score_ = self.validation_scores_[self.best_iteration_ - 1]
 

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from scipy.stats import t
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
@@ -267,9 +267,14 @@ def residual_beta_path(
             # Only the split of early stopping makes the data of two seeds differ.
             blocks = [[pair for block in blocks for pair in block]]
         for pairs in blocks:
-            # Groups of equal size, so that no process waits for another.
-            for part in np.array_split(range(len(pairs)), -(-len(pairs) // plan["size"])):
-                tasks.append((fold, train, test, [pairs[k] for k in part]))
+            for part in _split(pairs, -(-len(pairs) // plan["size"])):
+                tasks.append((fold, train, test, part))
+    # What does not go round is split up, so that no process waits for another.
+    n_processes = effective_n_jobs(n_jobs)
+    even = len(tasks) - len(tasks) % n_processes
+    tasks[even:] = [
+        (*data, part) for *data, pairs in tasks[even:] for part in _split(pairs, n_processes)
+    ]
     fits = Parallel(n_jobs=n_jobs)(
         delayed(_fit_task)(estimator, X, y, sample_weight, scorer, weigh, *task) for task in tasks
     )
@@ -301,6 +306,12 @@ def _check_betas(betas):
     if len(set(values)) < len(values):
         raise ValueError(f"{wanted}, got one of them twice: {values}.")
     return values
+
+
+def _split(items, n_parts):
+    """At most so many parts of equal size, none of them empty."""
+    parts = np.array_split(range(len(items)), min(n_parts, len(items)))
+    return [[items[k] for k in part] for part in parts]
 
 
 def _seeds(random_state, n_seeds):

@@ -170,6 +170,18 @@ def test_warm_start_takes_other_rows(estimator):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_warm_start_may_begin_or_end_validation(estimator):
+    X, y = table(estimator)
+    model = estimator(warm_start=True, **SMALL).fit(X, y)
+    model.fit(X[:40], y[:40], X_val=X[40:], y_val=y[40:])
+    assert np.isnan(model.validation_scores_[:3]).all()  # one score for each epoch of history_
+    assert model.best_validation_score_ == max(model.validation_scores_[3:])
+    model.fit(X, y)
+    assert not hasattr(model, "validation_scores_")
+    assert not hasattr(model, "best_validation_score_")
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_warm_fit_that_fails_leaves_the_model_as_it_was(estimator):
     X, y = table(estimator)
 
