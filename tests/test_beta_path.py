@@ -28,7 +28,7 @@ from sklearn_restrans import (
 N, STEPS_PER_EPOCH, EPOCHS = 80, 5, 10  # 50 steps
 BETAS = [0.0, 0.5, 2.0]
 
-# Sums of other order part by a few eps (2e-16) a step; 50 steps of these models leave at most 1e-13.
+# Sums of other order part by a few eps (2e-16) a step; 50 such steps leave at most 1e-13.
 EQUAL = {"rtol": 0, "atol": 1e-12}
 
 
