@@ -22,7 +22,6 @@ from ._device import available_device, resolve_device, resolve_dtype, torch_stat
 from ._inputs import InputChecks
 from ._run import Ready, Run, exact_copy, layer_traces
 from ._training import (
-    PREDICT_CHUNK,
     EpochHook,
     SampleLoss,
     StopRule,
@@ -30,6 +29,7 @@ from ._training import (
     continue_net,
     make_net,
     net_state,
+    predict_chunk,
     print_log,
     restore_net,
     train,
@@ -405,7 +405,7 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         out = np.empty((len(X), module.arch.n_outputs))
         with torch_state(self.n_threads, None, device), torch.inference_mode():
             source = make_source(X, self._x_scaler, dtype, device)
-            for rows, n_real in chunks(source, PREDICT_CHUNK):
+            for rows, n_real in chunks(source, predict_chunk(module.arch)):
                 batch = self.net_.infer(*source.take(rows))
                 out[rows[:n_real]] = batch[:n_real].double().cpu().numpy()
         if not np.isfinite(out).all():

@@ -69,9 +69,43 @@ class LayerTrace(NamedTuple):
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
     """x (*K, n, ..., i) times weight (*K, i, o): one GEMM, or one batched GEMM over K."""
+    if torch.is_inference_mode_enabled():
+        return _product(x, evenly(weight))[..., : weight.shape[-1]]
+    return _product(x, weight)
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
     if weight.ndim == 2:
         return x @ weight
     return torch.bmm(x.flatten(1, -2), weight).unflatten(1, x.shape[1:-1])
+
+
+def evenly(weight: Tensor) -> Tensor:
+    """Weights in row-major order, with zero columns up to a multiple of eight.
+
+    Matrix kernels for other widths, and for transposed weights, do not treat all rows of x alike:
+    the last bits of a row would depend on its place in the chunk.
+    """
+    return F.pad(weight, (0, -weight.shape[-1] % 8)).contiguous()
+
+
+def rows_times(rows: Tensor, x: Tensor) -> Tensor:
+    """A few rows (*K, n, r, i) times the sequence they belong to, x (*K, n, i, o)."""
+    r = rows.shape[-2]
+    if torch.is_inference_mode_enabled():
+        # Zero rows up to a multiple of four: kernels for fewer do not treat all sequences alike.
+        rows = F.pad(rows, (0, 0, 0, -r % 4))
+    return (rows @ x)[..., :r, :]
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x (*K, n, ..., i) times weight (*K, i, o) plus bias (*K, o), in one kernel."""
+    if torch.is_inference_mode_enabled():
+        return project(x, weight) + per_candidate(bias, x)
+    if weight.ndim == 2:
+        return torch.addmm(bias, x.flatten(0, -2), weight).unflatten(0, x.shape[:-1])
+    product = torch.baddbmm(bias[:, None], x.flatten(1, -2), weight)
+    return product.unflatten(1, x.shape[1:-1])
 
 
 def per_candidate(vector: Tensor, like: Tensor, trailing: int = 1) -> Tensor:
@@ -105,9 +139,9 @@ def read_token(x: Tensor, index: Tensor | None) -> Tensor:
 def average_tokens(x: Tensor, mask: Tensor | None) -> Tensor:
     """Mean over the real tokens, x (*K, n, T, d) -> (*K, n, d)."""
     if mask is None:
-        return x.mean(-2)
+        return x.sum(-2) / x.shape[-2]
     share = mask.to(x.dtype) / mask.sum(-1, keepdim=True)
-    return (share[..., None, :] @ x).squeeze(-2)
+    return rows_times(share[..., None, :], x).squeeze(-2)
 
 
 def sinusoidal(n_tokens: int, d_model: int) -> Tensor:
@@ -161,12 +195,13 @@ class Layer(nn.Module):
         self.norm_2 = Norm(d, lead) if arch.norm else None
 
     def split_heads(self, x: Tensor) -> Tensor:
-        """(*K, n, T, d) -> (*K, n, h, T, d / h)."""
-        return x.unflatten(-1, (self.arch.n_heads, -1)).transpose(-2, -3)
+        """(*K, n, T, d) -> (*K, n, h, T, d / h); in inference of an even width, see `evenly`."""
+        x = x.unflatten(-1, (self.arch.n_heads, -1)).transpose(-2, -3)
+        return F.pad(x, (0, -x.shape[-1] % 8)) if torch.is_inference_mode_enabled() else x
 
     def merge_heads(self, x: Tensor) -> Tensor:
         """(*K, n, h, T, d / h) -> (*K, n, T, d), mixed by W_O where there is one."""
-        x = x.transpose(-2, -3).flatten(-2)
+        x = x[..., : self.arch.d_model // self.arch.n_heads].transpose(-2, -3).flatten(-2)
         return x if self.W_O is None else project(x, self.W_O)
 
     def normed(self, x: Tensor, which: str) -> Tensor:
@@ -181,7 +216,9 @@ class Layer(nn.Module):
         """softmax(X W_Q (X W_K)^T / sqrt(d_k)) over the real tokens, (*K, n, h, T, T)."""
         query = self.split_heads(project(x, self.W_Q))
         key = self.split_heads(project(x, self.W_K))
-        scores = query @ key.transpose(-1, -2) / math.sqrt(key.shape[-1])
+        # The query is divided, not the scores: T d numbers, not T^2.
+        d_k = self.arch.d_model // self.arch.n_heads
+        scores = (query / math.sqrt(d_k)) @ key.transpose(-1, -2)
         if mask is not None:
             scores = scores.masked_fill(~mask[..., None, None, :], -torch.inf)
         return scores.softmax(-1)
@@ -206,12 +243,12 @@ class Layer(nn.Module):
     def hidden(self, z: Tensor) -> Tensor:
         """phi(Z W_1 + b_1) (*K, n, T, m), the input of W_2."""
         z = self.normed(z, "norm_2")
-        u = project(z, self.W_1) + per_candidate(self.b_1, z)
+        u = affine(z, self.W_1, self.b_1)
         return dropout(ACTIVATIONS[self.arch.activation](u), self.arch.dropout, self.training)
 
     def add_feedforward(self, hidden: Tensor, z: Tensor, beta: Tensor) -> Tensor:
         """A = phi(Z W_1) W_2 + beta Z."""
-        a = project(hidden, self.W_2) + per_candidate(self.b_2, z)
+        a = affine(hidden, self.W_2, self.b_2)
         return self.closed(a + per_candidate(beta[..., 1], z, trailing=0) * z, "norm_2")
 
     def feedforward(self, z: Tensor, beta: Tensor) -> Tensor:
@@ -361,7 +398,7 @@ class ResidualTransformer(nn.Module):
     def unembed(self, a: Tensor) -> Tensor:
         """F = A W_U (*K, n, c)."""
         # NOTE[DIFF] an output bias; the paper has none.
-        return project(a, self.W_U) + per_candidate(self.b_U, a)
+        return affine(a, self.W_U, self.b_U)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         X = self.embed(x)

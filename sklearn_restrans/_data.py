@@ -297,10 +297,12 @@ class WindowSource:
         self.series = series.contiguous()
         self.ends = view.ends
         self.partial = view.partial
+        self.some_partial = bool(self.partial.any())
         self.first = view.first
         self.offsets = np.arange(view.window - 1, -1, -1) * view.dilation
         span = (view.window - 1) * view.dilation
         n_rows, n_features = series.shape
+        self.starts = torch.as_tensor(self.ends - span, device=series.device)
         self.windows = None
         if n_rows > span:
             self.windows = self.series.as_strided(
@@ -313,10 +315,10 @@ class WindowSource:
 
     def take(self, rows):
         """Batch of the samples ``rows`` (int64 array): x (B, T, f) and mask (B, T) or None."""
+        if not self.some_partial or not self.partial[rows].any():
+            index = torch.as_tensor(rows, device=self.starts.device)
+            return self.windows.index_select(0, self.starts.index_select(0, index)), None
         ends = self.ends[rows]
-        if not self.partial[rows].any():
-            starts = torch.as_tensor(ends - self.offsets[0], device=self.series.device)
-            return self.windows.index_select(0, starts), None
         index = ends[:, None] - self.offsets
         first = 0 if self.first is None else self.first[ends][:, None]
         real = torch.as_tensor(index >= first, device=self.series.device)
@@ -347,4 +349,6 @@ def chunks(source, size):
         for start in range(0, len(rows), size):
             chunk = rows[start : start + size]
             n_real = len(chunk)
-            yield np.pad(chunk, (0, size - n_real), mode="edge"), n_real
+            if n_real < size:
+                chunk = np.pad(chunk, (0, size - n_real), mode="edge")
+            yield chunk, n_real

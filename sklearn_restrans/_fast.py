@@ -25,10 +25,12 @@ from ._core import (
     Layer,
     ResidualTransformer,
     average_tokens,
+    evenly,
     last_token,
     per_candidate,
     project,
     read_token,
+    rows_times,
 )
 
 
@@ -39,6 +41,25 @@ def choose(arch: Architecture) -> str:
     if arch.n_layers == 1 and arch.embedding == "linear" and arch.norm != "pre":
         return "folded"
     return "single_query"
+
+
+# Numbers that the sequences of one pass may keep for its gradient: 12 MB in float32. Smaller passes
+# pay for their number, larger ones leave the cache (benchmarks/bench_fit.py, "micro-batches").
+_KEPT_PER_PASS = 3_000_000
+
+
+def sequences_per_pass(arch: Architecture) -> int:
+    """How many sequences to send through :func:`forward` at once.
+
+    A sequence keeps T (f + 2 h) numbers on the folded route and about T (6 d + 2 m + 2 h T) on
+    every other one.
+    """
+    T, h = arch.n_tokens, arch.n_heads
+    if choose(arch) == "folded":
+        kept = T * (arch.n_features + 2 * h)
+    else:
+        kept = T * (6 * arch.d_model + 2 * arch.d_ff + 2 * h * T)
+    return max(16, _KEPT_PER_PASS // kept)
 
 
 def forward(model: ResidualTransformer, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -63,38 +84,57 @@ def forward(model: ResidualTransformer, x: Tensor, mask: Tensor | None = None) -
 
 
 def _query_in_model_space(layer: Layer, x_read: Tensor) -> Tensor:
-    """q_h (W_K^h)^T / sqrt(d_k) of every head, (*K, n, h, d)."""
-    query = project(x_read, layer.W_Q).unflatten(-1, (layer.arch.n_heads, -1))
-    if layer.arch.n_heads == 1:
-        back = project(query.squeeze(-2), layer.W_K.transpose(-1, -2)).unsqueeze(-2)
-    else:
-        # one product per head: (*K, h, n, d_k) x (*K, h, d_k, d)
-        key_map = layer.W_K.unflatten(-1, (layer.arch.n_heads, -1)).movedim(-2, -3)
-        back = (query.transpose(-2, -3) @ key_map.transpose(-1, -2)).transpose(-2, -3)
-    return back / math.sqrt(query.shape[-1])
+    """q_h (W_K^h)^T of every head, (*K, n h, d)."""
+    query, h = project(x_read, layer.W_Q), layer.arch.n_heads
+    if h == 1:
+        return project(query, layer.W_K.transpose(-1, -2))
+    # one product per head: (*K, h, n, d_k) x (*K, h, d_k, d)
+    query = query.unflatten(-1, (h, -1)).transpose(-2, -3)
+    key_map = layer.W_K.unflatten(-1, (h, -1)).movedim(-2, -3)
+    back = _per_head(query, key_map.transpose(-1, -2))
+    return back.transpose(-2, -3).flatten(-3, -2)
 
 
-def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the real tokens of scores (*K, n, h, T)."""
-    if mask is not None:
-        scores = scores.masked_fill(~mask[..., None, :], -torch.inf)
-    return scores.softmax(-1)
+def _per_head(x: Tensor, weight: Tensor) -> Tensor:
+    """x (*K, h, n, i) times weight (*K, h, i, o)."""
+    if torch.is_inference_mode_enabled():
+        return (x @ evenly(weight))[..., : weight.shape[-1]]
+    return x @ weight
 
 
 def _value_of_context(layer: Layer, context: Tensor) -> Tensor:
-    """Per head context (*K, n, h, d) times W_V^h, merged: Attn at the read-out token (*K, n, d)."""
-    if layer.arch.n_heads == 1:
-        return project(context.squeeze(-2), layer.W_V)
-    value_map = layer.W_V.unflatten(-1, (layer.arch.n_heads, -1)).movedim(-2, -3)
-    merged = (context.transpose(-2, -3) @ value_map).transpose(-2, -3).flatten(-2)
+    """Per head context (*K, n h, d) times W_V^h, merged: Attn at the read-out token (*K, n, d)."""
+    h = layer.arch.n_heads
+    if h == 1:
+        return project(context, layer.W_V)
+    context = context.unflatten(-2, (-1, h)).transpose(-2, -3)
+    value_map = layer.W_V.unflatten(-1, (h, -1)).movedim(-2, -3)
+    merged = _per_head(context, value_map).transpose(-2, -3).flatten(-2)
     return project(merged, layer.W_O)
 
 
 def _attend_one_query(layer: Layer, X: Tensor, x_read: Tensor, mask: Tensor | None) -> Tensor:
     X, x_read = layer.normed(X, "norm_1"), layer.normed(x_read, "norm_1")
     query = _query_in_model_space(layer, x_read)
-    weights = _weights(query @ X.transpose(-1, -2), mask)
-    return _value_of_context(layer, weights @ X)
+    weights = _weights(layer, _by_token(query, X.transpose(-1, -2)), None, mask)
+    return _value_of_context(layer, _by_token(weights, X))
+
+
+def _by_token(rows: Tensor, x: Tensor) -> Tensor:
+    """Rows (*K, n h, i) times the sequence they belong to, x (*K, n, i, o)."""
+    return rows_times(rows.unflatten(-2, (x.shape[-3], -1)), x).flatten(-3, -2)
+
+
+def _weights(layer: Layer, scores: Tensor, more: Tensor | None, mask: Tensor | None) -> Tensor:
+    """Softmax over the real tokens of (scores + more) / sqrt(d_k), each (*K, n h, T)."""
+    if more is not None:
+        scores = scores + more
+    scores = scores / math.sqrt(layer.arch.d_model // layer.arch.n_heads)
+    if mask is not None:
+        h = layer.arch.n_heads
+        mask = mask if h == 1 else mask.repeat_interleave(h, -2)
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1)
 
 
 def _attend_folded(
@@ -111,19 +151,20 @@ def _attend_folded(
     if table is not None:
         x_read = x_read + _position_read(table, index, x_read)
     query = _query_in_model_space(layer, x_read)
-    scores = project(query, model.W_in.transpose(-1, -2)) @ x.transpose(-1, -2)
-    if table is not None:
-        scores = scores + _by_table(query, table.transpose(-1, -2))
-    weights = _weights(scores, mask)
-    context = project(weights @ x, model.W_in)
+    scores = _by_token(project(query, model.W_in.transpose(-1, -2)), x.transpose(-1, -2))
+    by_position = None if table is None else _by_table(query, table.transpose(-1, -2))
+    weights = _weights(layer, scores, by_position, mask)
+    context = project(_by_token(weights, x), model.W_in)
     if table is not None:
         context = context + _by_table(weights, table)
     return _value_of_context(layer, context), x_read
 
 
 def _by_table(x: Tensor, table: Tensor) -> Tensor:
-    """x (*K, n, h, i) times a position table shared by all sequences, (*K or none, i, o)."""
-    return project(x, table) if table.ndim == 3 else x @ table
+    """x (*K, n h, i) times a position table shared by all sequences, (*K or none, i, o)."""
+    if table.ndim < x.ndim:
+        table = table.expand(*x.shape[:-2], *table.shape)
+    return project(x, table)
 
 
 def _position_read(table: Tensor, index: Tensor | None, like: Tensor) -> Tensor:

@@ -9,8 +9,11 @@ import torch
 
 from ._core import Architecture, ResidualTransformer
 from ._descent import Objective, gradient_norm
-from ._training import PREDICT_CHUNK, DivergenceError, TrainingSet
+from ._training import DivergenceError, TrainingSet
 from .conditioning import Conditioning, LayerTrace
+
+# Numbers of X and of the softmax matrices of a chunk of traces: 4 MB each in float64.
+_TRACED_NUMBERS = 500_000
 
 
 class Ready(NamedTuple):
@@ -35,10 +38,7 @@ class Run:
     def record(self, epoch):
         """Conditioning, and loss and gradient norm, of the present weights on the probe set."""
         net, probe = self.net, self.probe
-        traces = list(layer_traces(net.module_, probe.source, probe.rows))
-        if not all(np.isfinite(layer.output).all() for chunk in traces for layer in chunk):
-            raise DivergenceError(f"Z is not finite after epoch {epoch}. {self.rule.advice}")
-        self.conditioning.record(epoch, traces)
+        self.conditioning.record(epoch, self._finite_traces(epoch))
         if self.with_gradient:
             net.module_.eval()
             loss, gradient = Objective(net.module_, net.criterion_, probe).gradient()
@@ -58,6 +58,12 @@ class Run:
                 f"training diverged. {self.rule.advice}"
             )
 
+    def _finite_traces(self, epoch):
+        for chunk in layer_traces(self.net.module_, self.probe.source, self.probe.rows):
+            if not all(np.isfinite(layer.output).all() for layer in chunk):
+                raise DivergenceError(f"Z is not finite after epoch {epoch}. {self.rule.advice}")
+            yield chunk
+
     def release(self):
         """Give the net back without what belongs to this training."""
         self.net.callbacks_, self.net.generator = self._user_callbacks, None
@@ -74,8 +80,12 @@ def exact_copy(module):
 def layer_traces(module, source, rows):
     """Float64 layer traces of some rows of a source, on the CPU, a chunk at a time."""
     exact = exact_copy(module)
-    for start in range(0, len(rows), PREDICT_CHUNK):
-        x, mask = source.take(rows[start : start + PREDICT_CHUNK])
+    size = _TRACED_NUMBERS // (
+        module.arch.n_tokens * (module.arch.d_model + module.arch.n_heads * module.arch.n_tokens)
+    )
+    size = max(1, size)
+    for start in range(0, len(rows), size):
+        x, mask = source.take(rows[start : start + size])
         with torch.inference_mode():
             layers = exact.traces(x.double().cpu(), None if mask is None else mask.cpu())
         mask = None if mask is None else mask.cpu().numpy()

@@ -15,17 +15,16 @@ import torch
 from ._core import ResidualTransformer
 from ._device import resolve_device, resolve_dtype, torch_state
 from ._fast import choose, forward
+from ._optimizer import make_optimizer, make_schedule, take_step
 from ._training import (
-    PREDICT_CHUNK,
     DivergenceError,
     StopTraining,
     finish,
-    make_optimizer,
-    make_schedule,
+    predict_chunk,
 )
 
-# Bytes of counted activations up to which a group trains faster than one fit after the other;
-# beyond it a step's activations leave the cache (benchmarks/bench_beta_path.py, "cost model").
+# Bytes of activations up to which a group trains faster than one fit after the other; more of them
+# leave the cache (benchmarks/bench_beta_path.py, "cost model").
 _GROUP_BYTES = 8_000_000
 
 
@@ -63,10 +62,7 @@ class _Stack:
             # broadcast products would copy it four times (measured: half the speed at T = 144).
             loss = self._batch_loss(data, positions)
             (loss / positions.shape[1]).sum().backward()
-            self.optimizer.step()
-            self.step_size = self.optimizer.param_groups[0]["lr"]
-            if self.schedule is not None:
-                self.schedule.step()
+            self.step_size = take_step(self.optimizer, self.schedule)
             total = total + loss.detach()
         return (total / n).double().cpu().numpy()
 
@@ -85,8 +81,9 @@ class _Stack:
         self.module.eval()
         total, weights = 0.0, 0.0
         with torch.inference_mode():
-            for start in range(0, len(data), PREDICT_CHUNK):
-                positions = np.arange(start, min(start + PREDICT_CHUNK, len(data)))
+            size = predict_chunk(self.module.arch)
+            for start in range(0, len(data), size):
+                positions = np.arange(start, min(start + size, len(data)))
                 total = total + self._batch_loss(data, positions)
                 weights += (
                     len(positions)
@@ -277,20 +274,22 @@ def _why_separate(estimator):
 
 
 def _budget(device):
-    """Bytes of counted activations that a group may have."""
+    """Bytes of activations that a group may have."""
     if device.type != "cuda":
         return _GROUP_BYTES
-    # The count is about a quarter of what a step keeps; half of the memory stays free.
-    return torch.cuda.mem_get_info(device)[0] // 8
+    # The backward pass takes as much again, and half of the memory stays free.
+    return torch.cuda.mem_get_info(device)[0] // 4
 
 
 def _bytes_per_candidate(estimator, X, device):
-    """The largest activations of one step of one candidate, and its copy of the batch."""
+    """Activations that one step of one candidate keeps for its backward pass."""
     arch = estimator._architecture(X)
-    n, T, d, h = min(estimator.batch_size, len(X)), arch.n_tokens, arch.d_model, arch.n_heads
-    if choose(arch) == "folded":
-        numbers = n * (T * (arch.n_features + h) + 4 * d)
+    T, h = arch.n_tokens, arch.n_heads
+    # X, query, key, value, Attn(X), Z, and phi before and after; then scores and weights.
+    token = 6 * arch.d_model + 2 * arch.d_ff
+    if choose(arch) == "folded":  # one token, and the candidate's own copy of the batch
+        numbers = token + T * (2 * h + arch.n_features)
     else:
-        numbers = arch.n_layers * n * T * (4 * d + T * h)
-    dtype = resolve_dtype(estimator.dtype, X.dtype, len(X) * T * d, device)
-    return numbers * dtype.itemsize
+        numbers = arch.n_layers * T * (token + 2 * h * T)
+    dtype = resolve_dtype(estimator.dtype, X.dtype, len(X) * T * arch.d_model, device)
+    return min(estimator.batch_size, len(X)) * numbers * dtype.itemsize

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import warnings
 
 import numpy as np
 import torch
@@ -28,25 +27,23 @@ from torch.nn import functional as F
 
 from ._core import ResidualTransformer
 from ._descent import GradientDescent, Objective, smooth_step
-from ._fast import forward
+from ._fast import forward, sequences_per_pass
+from ._optimizer import make_optimizer, make_schedule, take_step
 
-# Sequences per backward pass on the CPU: a larger batch is accumulated over passes of this size,
-# whose activations stay in the cache (benchmarks/bench_fit.py, "micro-batch").
-_MICRO_BATCH = 64
 
-# Sequences per forward pass without gradients. A constant: matrix kernels choose by shape, so rows
-# are equal to the bit only when they always travel in chunks of one size.
-PREDICT_CHUNK = 64
+def predict_chunk(arch):
+    """Sequences per forward pass without gradients.
+
+    The same for every call on a model: matrix kernels choose by shape, so rows are equal to the bit
+    only when they always travel in chunks of one size; a power of two, as kernels treat the rows
+    that are left over differently. Small, as a single row pays for a whole chunk.
+    """
+    size = min(256, max(16, sequences_per_pass(arch) // 4))
+    return 1 << (size.bit_length() - 1)
+
 
 # Training rows on which the curvature is measured for the step "auto" of minibatch SGD.
 _AUTO_STEP_ROWS = 2_048
-
-_OPTIMIZERS = {
-    "adamw": torch.optim.AdamW,
-    "adam": torch.optim.Adam,
-    "sgd": torch.optim.SGD,
-    "gd": torch.optim.SGD,
-}
 
 
 class DivergenceError(FloatingPointError):
@@ -126,28 +123,6 @@ class TrainingSet:
         return (x, mask), self.target.index_select(0, index), weight
 
 
-def make_optimizer(module, solver, lr, weight_decay):
-    """The solver's optimiser; only weight matrices decay, as usual for Transformers."""
-    matrices, others = [], []
-    for name, parameter in module.named_parameters():
-        (matrices if name.rpartition(".")[2].startswith("W_") else others).append(parameter)
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others}]
-    lr = 1.0 if lr == "auto" else lr  # until the curvature is measured
-    return _OPTIMIZERS[solver](groups, lr=lr, weight_decay=0.0, fused=True)
-
-
-def make_schedule(optimizer, kind, lr, steps):
-    """The step-size schedule over so many steps; None for a constant step."""
-    if kind == "constant":
-        return None
-    with warnings.catch_warnings():
-        # torch warns that the step order cannot be checked for a re-used optimiser
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, lr, total_steps=steps, cycle_momentum=False
-        )
-
-
 class Net(NeuralNet):
     """skorch's net, fed from a :class:`TrainingSet`; its ``module_`` is the fitted model."""
 
@@ -220,6 +195,14 @@ class Net(NeuralNet):
                     raise StopTraining from None
                 raise
 
+    def _is_listened_to(self):
+        """Whether a callback does anything at a batch; telling those that do not is slow."""
+        return any(
+            getattr(type(callback), name) is not getattr(Callback, name)
+            for _, callback in self.callbacks_
+            for name in ("on_batch_begin", "on_grad_computed", "on_batch_end")
+        )
+
     def run_single_epoch(self, iterator, training, prefix, step_fn, **_):
         """One pass over the data; the mean loss is fetched from the device once."""
         if iterator is None:
@@ -233,12 +216,15 @@ class Net(NeuralNet):
             return
         n = len(iterator)
         order = torch.randperm(n, generator=self.generator).numpy()
+        self.listened_to = self._is_listened_to()
         total = 0.0
         for start in range(0, n, self.batch_size):
             positions = order[start : start + self.batch_size]
-            self.notify("on_batch_begin", batch=positions, training=True)
+            if self.listened_to:
+                self.notify("on_batch_begin", batch=positions, training=True)
             loss = step_fn((iterator, positions))
-            self.notify("on_batch_end", batch=positions, training=True, loss=loss)
+            if self.listened_to:
+                self.notify("on_batch_end", batch=positions, training=True, loss=loss)
             total = total + loss
         self.history.record(prefix + "_loss", float(total) / n)
         self.history.record("learning_rate", self.step_size)
@@ -268,9 +254,13 @@ class Net(NeuralNet):
     def train_step(self, batch, **_):
         """One step of the optimiser on one batch; returns the summed loss, still on the device."""
         data, positions = batch
-        self.optimizer_.zero_grad(set_to_none=True)
-        on_cpu = torch.device(self.device).type == "cpu"
-        size = _MICRO_BATCH if on_cpu else len(positions)
+        for weight in self.module_.parameters():
+            weight.grad = None
+        size = len(positions)
+        if torch.device(self.device).type == "cpu":
+            # A large batch is accumulated over equal passes whose activations stay in the cache.
+            n_passes = -(-size // sequences_per_pass(self.module_.arch))
+            size = -(-size // n_passes)
         total = 0.0
         for start in range(0, len(positions), size):
             x, target, weight = data.batch(positions[start : start + size])
@@ -278,12 +268,12 @@ class Net(NeuralNet):
             loss = (loss if weight is None else loss * weight).sum()
             (loss / len(positions)).backward()
             total = total + loss.detach()
-        parameters = TeeGenerator(self.module_.named_parameters())
-        self.notify("on_grad_computed", named_parameters=parameters, batch=positions, training=True)
-        self.optimizer_.step()
-        self.step_size = self.optimizer_.param_groups[0]["lr"]
-        if self.scheduler_ is not None:
-            self.scheduler_.step()
+        if self.listened_to:
+            parameters = TeeGenerator(self.module_.named_parameters())
+            self.notify(
+                "on_grad_computed", named_parameters=parameters, batch=positions, training=True
+            )
+        self.step_size = take_step(self.optimizer_, self.scheduler_)
         return total
 
     def evaluate(self, data):
@@ -291,8 +281,9 @@ class Net(NeuralNet):
         total, weights = 0.0, 0.0
         self.module_.eval()
         with torch.inference_mode():
-            for start in range(0, len(data), PREDICT_CHUNK):
-                positions = np.arange(start, min(start + PREDICT_CHUNK, len(data)))
+            size = predict_chunk(self.module_.arch)
+            for start in range(0, len(data), size):
+                positions = np.arange(start, min(start + size, len(data)))
                 x, target, weight = data.batch(positions)
                 loss = self.criterion_(self.infer(*x), target)
                 total = total + (loss if weight is None else loss * weight).sum()

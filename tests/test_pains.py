@@ -36,7 +36,7 @@ from sklearn_restrans import (
     ResidualTransformerRegressor,
     SequenceView,
 )
-from sklearn_restrans._training import PREDICT_CHUNK
+from sklearn_restrans._training import predict_chunk
 
 # -- what goes in ----------------------------------------------------------------------------------
 
@@ -457,14 +457,16 @@ def test_prediction_is_chunked_and_lack_of_memory_is_an_error(estimator, monkeyp
 
     def spy(x, mask=None):
         sizes.append(len(x))
-        if len(sizes) > 20:
+        if len(sizes) > limit:
             raise torch.OutOfMemoryError("no memory left")
         return infer(x, mask)
 
     monkeypatch.setattr(model.net_, "infer", spy)
+    chunk = predict_chunk(model.net_.module_.arch)
+    limit = 2 * -(-500 // chunk)
     model.predict(X)
-    assert set(sizes) == {PREDICT_CHUNK}
-    assert len(sizes) == -(-500 // PREDICT_CHUNK)
+    assert set(sizes) == {chunk}
+    assert len(sizes) == -(-500 // chunk)
     with pytest.raises(torch.OutOfMemoryError):
         for _ in range(3):
             model.predict(X)

@@ -19,7 +19,6 @@ from sklearn_restrans._core import Architecture, ResidualTransformer
 from sklearn_restrans._data import DenseSource
 from sklearn_restrans._descent import GradientDescent, Objective
 from sklearn_restrans._training import (
-    PREDICT_CHUNK,
     DivergenceError,
     EpochHook,
     SampleLoss,
@@ -243,7 +242,7 @@ def test_only_some_rows_are_trained_on(seed):
 def test_micro_batches_accumulate_the_gradient_of_the_batch(size, monkeypatch, seed):
     """A batch of 100 in passes of any size: one step on the mean over the batch."""
     data = make_data(100, seed, masked=True, weighted=True)
-    monkeypatch.setattr(_training, "_MICRO_BATCH", size)
+    monkeypatch.setattr(_training, "sequences_per_pass", lambda arch: size)
     net = fitted(data, 4, module=make_module(seed), batch_size=100)
     bare = make_module(seed)
     bare_loop(bare, bare_adamw(bare, 1e-2, 0.1), data, 4, 100)
@@ -337,7 +336,7 @@ def test_bfloat16_multiplies_short_and_keeps_long_weights(seed):
 def test_the_validation_loss_is_the_weighted_mean_loss(masked, weighted, seed):
     """Of a part that is no multiple of the chunk, in eval mode, after the epoch's last step."""
     train_part = make_data(40, seed)
-    valid = make_data(2 * PREDICT_CHUNK + 5, seed + 1, masked=masked, weighted=weighted)
+    valid = make_data(2 * 256 + 5, seed + 1, masked=masked, weighted=weighted)
     net = make_net(make_module(seed, dropout=0.3), "squared_error", SETTINGS)
     snapshots = []
     hook = EpochHook(lambda epoch: snapshots.append(copy.deepcopy(net.module_)), 1)
