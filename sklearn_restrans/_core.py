@@ -416,7 +416,8 @@ class ResidualTransformer(nn.Module):
             beta = self.layer_beta(index)
             attention, weights = layer.attend(X, mask)
             traces.append(LayerTrace(X, attention, layer.residual(attention, X, beta), weights))
-            X = layer.feedforward(layer.add_residual(attention, X, beta), beta)
+            if len(traces) < len(self.layers):
+                X = layer.feedforward(layer.add_residual(attention, X, beta), beta)
         return traces
 
 

@@ -15,6 +15,9 @@ from .conditioning import Conditioning, LayerTrace
 # Numbers of X and of the softmax matrices of a chunk of traces: 4 MB each in float64.
 _TRACED_NUMBERS = 500_000
 
+# Sequences of the probe whose own singular values are recorded (see Conditioning.record).
+_N_SPECTRA = 16
+
 
 class Ready(NamedTuple):
     """Validated and scaled data as tensors, and the architecture for them."""
@@ -38,7 +41,7 @@ class Run:
     def record(self, epoch):
         """Conditioning, and loss and gradient norm, of the present weights on the probe set."""
         net, probe = self.net, self.probe
-        self.conditioning.record(epoch, self._finite_traces(epoch))
+        self.conditioning.record(epoch, self._finite_traces(epoch), _N_SPECTRA)
         if self.with_gradient:
             net.module_.eval()
             loss, gradient = Objective(net.module_, net.criterion_, probe).gradient()

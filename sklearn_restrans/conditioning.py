@@ -180,7 +180,9 @@ class Conditioning:
         self._records: list[dict[str, np.ndarray]] = []
         self._probe: dict[str, int] = {}
 
-    def record(self, epoch: int, chunks: Iterable[Sequence[LayerTrace]]) -> Conditioning:
+    def record(
+        self, epoch: int, chunks: Iterable[Sequence[LayerTrace]], n_spectra: float = np.inf
+    ) -> Conditioning:
         """Measure the probe set and append the result.
 
         Parameters
@@ -190,6 +192,9 @@ class Conditioning:
         chunks : iterable of sequences of LayerTrace
             The probe set in chunks of sequences, each a list with one LayerTrace a layer. Read
             once, so a generator keeps memory at one chunk.
+        n_spectra : float, default=inf
+            How many sequences give `sequence_sigma_min`; all other quantities are of all. Fit
+            records 16: their decompositions are half of a record's time.
 
         Returns
         -------
@@ -203,7 +208,7 @@ class Conditioning:
         TypeError
             If a chunk is not a list of LayerTrace.
         """
-        probe, values = measure(chunks)
+        probe, values = measure(chunks, n_spectra)
         if self._records and probe != self._probe:
             raise ValueError(
                 f"the probe set changed: first {self._probe}, now {probe}; singular values grow "

@@ -265,6 +265,18 @@ def test_attention_matrices_beyond_the_budget_are_left_out(monkeypatch):
     assert measured(trace).attention_entropy[0, 0] == pytest.approx(np.log(7) * 5 / 6)
 
 
+def test_some_sequences_own_spectra_and_the_stack_of_all():
+    trace = attention_trace(n=6, seed=3)
+    everything, some = Conditioning(), Conditioning()
+    chunks = [[part(trace, [0, 1, 2])], [part(trace, [3, 4, 5])]]
+    everything.record(0, chunks)
+    some.record(0, chunks, n_spectra=4)
+    np.testing.assert_array_equal(some.Z.singular_values, everything.Z.singular_values)
+    np.testing.assert_array_equal(some.Z.rank_collapse, everything.Z.rank_collapse)
+    first_four = measured(part(trace, [0, 1, 2, 3])).Z.sequence_sigma_min
+    np.testing.assert_allclose(some.Z.sequence_sigma_min, first_four, rtol=1e-12)
+
+
 def test_degenerate_probes_give_numbers():
     zero = np.zeros((2, 3, 4))
     result = measured(LayerTrace(zero, zero, zero))

@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 
 from sklearn_restrans import (
     ResidualTransformerClassifier,
@@ -113,6 +114,11 @@ def test_float64_on_mps_is_refused_in_words():
 # ---- threads and random state ----------------------------------------------------------------
 
 
+def blas_threads():
+    """Threads of numpy's and scipy's BLAS."""
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
 def random_numbers():
     return torch.rand(3).tolist()
 
@@ -121,16 +127,18 @@ def random_numbers():
 @pytest.mark.parametrize("n_threads", [None, 1, 2])
 def test_threads_and_random_state_are_the_callers_again(n_threads, fails):
     threads, state = torch.get_num_threads(), torch.get_rng_state()
-    dtype = torch.get_default_dtype()
+    dtype, blas = torch.get_default_dtype(), blas_threads()
     try:
         with torch_state(n_threads, 3, CPU):
             assert torch.get_num_threads() == (threads if n_threads is None else n_threads)
+            assert blas_threads() == {threads if n_threads is None else n_threads}
             random_numbers()
             if fails:
                 raise KeyboardInterrupt
     except KeyboardInterrupt:
         assert fails
     assert torch.get_num_threads() == threads
+    assert blas_threads() == blas
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.get_default_dtype() == dtype
 
