@@ -116,7 +116,8 @@ def test_float64_on_mps_is_refused_in_words():
 
 def blas_threads():
     """Threads of numpy's and scipy's BLAS."""
-    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+    blas = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    return {library["num_threads"] for library in blas}
 
 
 def random_numbers():
