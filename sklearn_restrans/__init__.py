@@ -1,7 +1,7 @@
 """Transformers with a residual coefficient beta, as scikit-learn estimators."""
 
-from ._data import SequenceView
 from ._training import DivergenceError
+from ._views import SequenceView
 from .beta_path import BetaPath, residual_beta_path
 from .classifier import ResidualTransformerClassifier
 from .classifier_cv import ResidualTransformerClassifierCV
@@ -15,15 +15,23 @@ from .convergence import (
     linearized_prediction,
     suggest_residual_beta,
 )
-from .model_selection import make_conditioning_scorer, make_convergence_scorer
-from .plotting import ConvergenceDisplay, SpectrumDisplay
+from .ensemble import SeedEnsembleClassifier, SeedEnsembleRegressor
+from .inspection import channel_importance
+from .model_selection import (
+    StackedGridSearchCV,
+    make_conditioning_scorer,
+    make_convergence_scorer,
+)
+from .plotting import BetaPathDisplay, ConvergenceDisplay, SpectrumDisplay
 from .regressor import ResidualTransformerRegressor
 from .regressor_cv import ResidualTransformerRegressorCV
+from .text import SequenceVectorizer
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BetaPath",
+    "BetaPathDisplay",
     "Conditioning",
     "Convergence",
     "ConvergenceDisplay",
@@ -35,9 +43,14 @@ __all__ = [
     "ResidualTransformerClassifierCV",
     "ResidualTransformerRegressor",
     "ResidualTransformerRegressorCV",
+    "SeedEnsembleClassifier",
+    "SeedEnsembleRegressor",
+    "SequenceVectorizer",
     "SequenceView",
     "SpectrumDisplay",
+    "StackedGridSearchCV",
     "certify_linear_convergence",
+    "channel_importance",
     "conditioning",
     "linearized_prediction",
     "make_conditioning_scorer",

@@ -11,25 +11,25 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from ._compat import Interval, StrOptions, _fit_context
-from ._core import ACTIVATIONS, Architecture, ResidualTransformer
-from ._data import Scaler, SequenceView, chunks, make_source
+from ._core import ACTIVATIONS, Architecture, ResidualTransformer, sinusoidal
+from ._data import Scaler, make_source
 from ._descent import Objective
 from ._device import available_device, resolve_device, resolve_dtype, torch_state
 from ._inputs import InputChecks
-from ._run import Ready, Run, exact_copy, layer_traces
+from ._run import PROBE, Ready, Run, exact_copy, layer_traces
+from ._settings import Settings
 from ._training import (
     EpochHook,
     SampleLoss,
-    StopRule,
     TrainingSet,
     continue_net,
     make_net,
     net_state,
-    predict_chunk,
+    predict_chunks,
     print_log,
     restore_net,
     train,
@@ -37,7 +37,7 @@ from ._training import (
 from .convergence import Convergence
 
 
-class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
+class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
     """Shared body; a subclass knows its losses and how targets become numbers and back."""
 
     _parameter_constraints: ClassVar[dict] = {
@@ -50,16 +50,18 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         "activation": [StrOptions(set(ACTIVATIONS))],
         "norm": [StrOptions({"pre", "post"}), None],
         "dropout": [Interval(Real, 0, 1, closed="left")],
-        "positions": [StrOptions({"learned", "sinusoidal"}), None],
+        "positions": [StrOptions({"auto", "learned", "sinusoidal"}), None],
         "readout": [StrOptions({"auto", "last", "mean"})],
         "init": [StrOptions({"gaussian", "orthogonal", "zero_unembedding"})],
         "window": [Interval(Integral, 1, None, closed="left"), None],
         "dilation": [Interval(Integral, 1, None, closed="left")],
+        "max_gap": "no_validation",  # `gaps` says what is wrong
+        "embedding": [StrOptions({"auto", "token"}), "array-like"],
         "solver": [StrOptions({"adamw", "adam", "sgd", "gd"})],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -68,7 +70,10 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         "warm_start": ["boolean"],
         "callbacks": [list, tuple, None],
         "conditioning_interval": [Interval(Integral, 1, None, closed="left"), None],
-        "conditioning_samples": [Interval(Integral, 1, None, closed="left")],
+        "conditioning_samples": [
+            Interval(Integral, 1, None, closed="left"),
+            StrOptions({"auto"}),
+        ],
         "device": [str],
         "dtype": [StrOptions({"auto", "float32", "float64", "bfloat16"})],
         "n_threads": [Interval(Integral, 1, None, closed="left"), None],
@@ -100,15 +105,28 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
     # -- fit -----------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None):
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        X_val=None,
+        y_val=None,
+        segments=None,
+        segments_val=None,
+    ):
         """Fit the model to training data.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), (n_samples, n_tokens, n_features) or \
                 SequenceView
-            A table (every column becomes a token), time-ordered rows if ``window`` is set, or
-            sequences. Trailing tokens of a 3-D X that are NaN in every channel are padding.
+            A table (every column becomes a token), time-ordered rows if ``window`` is set, token
+            ids (n_samples, n_tokens) if ``embedding`` says so, or sequences. Trailing tokens of a
+            3-D X that are NaN in every channel, and trailing ids 0, are padding. Any other NaN is a
+            missing reading: the mean, and where fit saw one missing in the same column a vector
+            learnt for it.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets; for windows and views of the row at which the window ends.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -119,6 +137,9 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
             lowest validation loss are kept.
         y_val : array-like, default=None
             Validation targets.
+        segments, segments_val : array-like of shape (n_rows,), default=None
+            With ``window``, the series, station or stretch that each row of X (of X_val) belongs
+            to: a window never crosses from one into another.
 
         Returns
         -------
@@ -132,6 +153,7 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         DivergenceError
             If the loss left the finite numbers.
         """
+        X, X_val = self._with_segments(X, segments), self._with_segments(X_val, segments_val)
         warm = self.warm_start and hasattr(self, "net_")
         if not warm:
             # A fit that fails must not leave an old net under new statistics.
@@ -180,7 +202,9 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         rows, valid_rows = self._split(X, y, weight, seed, X_val)
         if not keep:
             fit_weight = None if weight is None else weight[rows]
-            self._x_scaler = Scaler.fit(*self._scaling_rows(X, rows, fit_weight))
+            self._x_scaler = None
+            if self._input_kind != "tokens":
+                self._x_scaler = Scaler.fit(*self._scaling_rows(X, rows, fit_weight))
             self._encode_targets(y[rows], fit_weight)
         return X, y, weight, rows, valid_rows
 
@@ -220,9 +244,10 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
         if warm:
             # A copy: a fit that fails leaves the model as it was.
             continue_net(net, self.net_)
-        probe = ready.data.subset(self.conditioning_samples, seed)
+        auto = self.conditioning_samples == "auto"
+        probe = ready.data.subset(PROBE if auto else self.conditioning_samples, seed)
         # The history of gradient descent has the gradient of all rows at every epoch.
-        run = Run(net, self._stop_rule(ready.valid), probe, ready, self.solver != "gd")
+        run = Run(net, self._stop_rule(ready.valid), probe, ready, self.solver != "gd", auto)
         run.record(len(net.history))
         hooks = [("stop_rule", run.rule)]
         if self.conditioning_interval is not None:
@@ -270,8 +295,12 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
     def _new_module(self, arch, dtype, generator):
         module = ResidualTransformer(arch)
         module.reset_parameters(self.init, generator)
-        # beta after the weights have their final type: float32 would change 0.3 in the 8th digit.
+        # After the weights have their final type: float32 would change 0.3 in the 8th digit.
         module.to(dtype).beta.data.copy_(torch.as_tensor(self._beta(arch.n_layers)))
+        if arch.positions == "sinusoidal":
+            module.positions.copy_(sinusoidal(arch.n_tokens, arch.d_model))
+        if arch.embedding == "token" and self._pretrained:
+            module.W_in.data.copy_(torch.as_tensor(self._check_vectors()))
         return module
 
     def _new_net(self, arch, dtype, device, n_samples, generator):
@@ -283,7 +312,7 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
             "solver": self.solver,
             "lr": self._check_step(),
             "batch_size": n_samples if self.solver == "gd" else min(self.batch_size, n_samples),
-            "weight_decay": self.weight_decay,
+            "weight_decay": self._decay(arch),
             "learning_rate": schedule,
             "autocast": self.dtype == "bfloat16",
             "device": str(device),
@@ -294,89 +323,18 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
             callbacks.append(print_log())
         return make_net(module, self.loss, settings, callbacks)
 
-    def _check_step(self):
-        """The step size, and what the solver needs beside it."""
-        if self.learning_rate_init == "auto" and self.solver not in ("gd", "sgd"):
-            raise ValueError(
-                "learning_rate_init='auto' is 1 / curvature, a step for solver='gd' or 'sgd'; "
-                f"solver={self.solver!r} rescales every weight's step: pass a number."
-            )
-        if self.solver == "gd":
-            for name, allowed in (("weight_decay", 0), ("dropout", 0)):
-                if getattr(self, name) != allowed:
-                    raise ValueError(
-                        f"solver='gd' is exact gradient descent on the loss: {name} must be 0, got "
-                        f"{getattr(self, name)!r}."
-                    )
-            if self.learning_rate == "one_cycle":
-                raise ValueError(
-                    "solver='gd' takes one step size, which learning_rate_init='auto' only ever "
-                    "lowers; learning_rate='one_cycle' is for the other solvers."
-                )
-        step = self.learning_rate_init
-        return step if step == "auto" else float(step)
-
     def _check_warm(self, arch):
         """Refuse to continue a model whose shape would change."""
         old = {**asdict(self.net_.module_.arch), "(window, dilation)": self._windowing}
         new = {**asdict(arch), "(window, dilation)": (self.window, self.dilation)}
+        if self._takes_ids() != (self._input_kind == "tokens"):
+            new["embedding"] = self.embedding if isinstance(self.embedding, str) else "an array"
         changes = [f"{k} from {old[k]!r} to {new[k]!r}" for k in new if new[k] != old[k]]
         if changes:
             raise ValueError(
                 f"warm_start=True continues the fitted model, which cannot change "
                 f"{', '.join(changes)}; set warm_start=False to start anew."
             )
-
-    def _stop_rule(self, valid):
-        if valid is None:
-            monitor, patience = "train_loss", self.n_iter_no_change
-        else:
-            monitor = "valid_loss"
-            patience = self.n_iter_no_change if self.early_stopping else None
-        advice = (
-            f"Lower learning_rate_init (now {self.learning_rate_init!r}), or residual_beta (now "
-            f"{self.residual_beta!r}), which scales the curvature; solver is {self.solver!r}."
-        )
-        return StopRule(monitor, patience, self.tol, valid is not None, advice)
-
-    def _architecture(self, X):
-        """Shapes and formulas of the model for a validated X."""
-        if self.d_model % self.n_heads:
-            raise ValueError(
-                f"d_model must be a multiple of n_heads, got d_model={self.d_model} and "
-                f"n_heads={self.n_heads}."
-            )
-        table = X.ndim == 2
-        readout = self.readout
-        if readout == "auto":
-            readout = self._default_readout(X)
-        return Architecture(
-            n_tokens=X.shape[1],
-            n_features=1 if table else X.shape[2],
-            n_outputs=self._n_outputs(),
-            n_layers=self.n_layers,
-            d_model=self.d_model,
-            n_heads=self.n_heads,
-            d_ff=2 * self.d_model if self.d_ff is None else self.d_ff,
-            activation=self.activation,
-            norm=self.norm,
-            dropout=float(self.dropout),
-            positions=self.positions,
-            readout=readout,
-            embedding="feature" if table else "linear",
-            learn_beta=self.learn_beta,
-        )
-
-    def _default_readout(self, X):
-        if X.ndim == 2:
-            return "mean"
-        return "mean" if self._stratify and not isinstance(X, SequenceView) else "last"
-
-    def _draw_seed(self):
-        if self.random_state is None:
-            # Not check_random_state(None): that would advance numpy's global state.
-            return int(np.random.default_rng().integers(2**31 - 1))
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     # -- data -----------------------------------------------------------------------------------
 
@@ -396,16 +354,17 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
 
     # -- use -----------------------------------------------------------------------------------
 
-    def _outputs(self, X):
+    def _outputs(self, X, segments=None):
         """Raw model outputs (n, c) as float64."""
         check_is_fitted(self)
+        X = self._with_segments(X, segments)
         X = self._check_X(X, reset=False)
         module = self.net_.module_
         device, dtype = module.W_in.device, module.W_in.dtype
         out = np.empty((len(X), module.arch.n_outputs))
         with torch_state(self.n_threads, None, device), torch.inference_mode():
             source = make_source(X, self._x_scaler, dtype, device)
-            for rows, n_real in chunks(source, predict_chunk(module.arch)):
+            for rows, n_real in predict_chunks(module.arch, source):
                 batch = self.net_.infer(*source.take(rows))
                 out[rows[:n_real]] = batch[:n_real].double().cpu().numpy()
         if not np.isfinite(out).all():
@@ -430,6 +389,7 @@ class BaseResidualTransformer(InputChecks, BaseEstimator, ABC):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
         return tags
 
     # -- pickling: plain numpy and builtins, whatever the device was -----------------------------

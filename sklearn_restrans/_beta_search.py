@@ -105,13 +105,13 @@ class BetaSearch:
         super()._report(*args)
         self.residual_beta_ = self._chosen
 
-    def _outputs(self, X):
+    def _outputs(self, X, segments=None):
         if hasattr(self, "beta_path_") and not hasattr(self, "net_"):
             raise AttributeError(
                 "refit=False keeps no fitted model; read cv_results_ and beta_path_, or set "
                 "refit=True."
             )
-        return super()._outputs(X)
+        return super()._outputs(X, segments)
 
 
 def _results(path):

@@ -37,8 +37,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class Architecture:
     """All that determines the shapes and formulas of a model, as plain values.
 
-    ``embedding`` is "linear" (tokens carry ``n_features`` channels, one matrix embeds them) or
-    "feature" (a table: every column is a token with one channel and its own embedding vector).
+    ``embedding`` is "linear" (tokens carry ``n_features`` channels, one matrix embeds them),
+    "feature" (a table: every column is a token with one channel and its own embedding vector) or
+    "token" (a token is an id below ``n_features``, which picks a row of the matrix: "linear" on
+    one-hot channels; sequences may be shorter than ``n_tokens``).
     """
 
     n_tokens: int
@@ -265,8 +267,9 @@ class ResidualTransformer(nn.Module):
     The plain formulas, every token computed. :func:`sklearn_restrans._fast.forward` gives the same
     numbers sooner.
 
-    Shape: x (n, T, f), or (K, n, T, f) when the candidates see different data; mask (n, T) or
-    (K, n, T), True at real tokens, or None; returns (*K, n, c).
+    Shape: x (n, T, f), or (K, n, T, f) when the candidates see different data; token ids (n, T) or
+    (K, n, T) for embedding="token"; mask (n, T) or (K, n, T), True at real tokens, or None; returns
+    (*K, n, c).
     """
 
     beta: Tensor
@@ -309,9 +312,15 @@ class ResidualTransformer(nn.Module):
         # NOTE[DIFF] a column of a table starts as a vector of length about 1, not of unit entries:
         # flat attention at the start (measured: digits .905 against .868, diabetes .488 against
         # .467).
-        table = self.arch.embedding == "feature"
-        _gaussian(self.W_in, generator, self.arch.d_model if table else self.arch.n_features)
-        if isinstance(self.positions, nn.Parameter):
+        linear = self.arch.embedding == "linear"
+        _gaussian(self.W_in, generator, self.arch.n_features if linear else self.arch.d_model)
+        if self.arch.embedding == "token":
+            # Padding, an unknown token and a place that training may never meet mean nothing. No
+            # random number is drawn for a place: how wide X is padded in fit changes no weight.
+            nn.init.zeros_(self.W_in.detach()[..., :2, :])
+            if isinstance(self.positions, nn.Parameter):
+                nn.init.zeros_(self.positions)
+        elif isinstance(self.positions, nn.Parameter):
             _gaussian(self.positions, generator, self.arch.d_model)
         for layer in self.layers:
             for name in ("W_Q", "W_K", "W_V", "W_O", "W_1", "W_2"):
@@ -364,9 +373,18 @@ class ResidualTransformer(nn.Module):
         Raises
         ------
         ValueError
-            If x is not (n, T, f), or (K, n, T, f) for K candidates.
+            If x is not (n, T, f), or (K, n, T, f) for K candidates; or no token ids (n, t) or
+            (K, n, t) with t <= T.
         """
         arch = self.arch
+        if arch.embedding == "token":
+            lead = ((), (arch.n_candidates,))
+            if x.ndim < 2 or x.shape[-1] > arch.n_tokens or x.shape[:-2] not in lead:
+                raise ValueError(
+                    f"x must hold token ids (n, t), or (K, n, t), with t <= {arch.n_tokens} and "
+                    f"K={arch.n_candidates}; got {tuple(x.shape)}."
+                )
+            return
         tokens, lead = (arch.n_tokens, arch.n_features), ((), (arch.n_candidates,))
         if x.ndim < 3 or x.shape[-2:] != tokens or x.shape[:-3] not in lead:
             raise ValueError(
@@ -377,13 +395,27 @@ class ResidualTransformer(nn.Module):
     def embed(self, x: Tensor) -> Tensor:
         """X = x W_in + positions, (n, T, f) or (K, n, T, f) -> (*K, n, T, d)."""
         self.check_input(x)
-        if self.arch.n_candidates is not None and x.ndim == 3:
+        ids = self.arch.embedding == "token"
+        if self.arch.n_candidates is not None and x.ndim == (2 if ids else 3):
             x = x.expand(self.arch.n_candidates, *x.shape)
         if self.arch.embedding == "feature":
             X = x * per_candidate(self.W_in, x, trailing=2)
+        elif ids:
+            # NOTE[DIFF] dropout on the vectors of tokens: the residual alone reads them otherwise.
+            X = dropout(self.look_up(x), self.arch.dropout, self.training)
         else:
             X = project(x, self.W_in)
-        return X if self.positions is None else X + per_candidate(self.positions, X, trailing=2)
+        if self.positions is None:
+            return X
+        return X + per_candidate(self.positions[..., : X.shape[-2], :], X, trailing=2)
+
+    def look_up(self, ids: Tensor) -> Tensor:
+        """Rows of W_in (*K, V, d) by their numbers (*K, n, T) -> (*K, n, T, d)."""
+        n_ids = self.arch.n_features
+        if self.arch.n_candidates is not None:  # one table, that of candidate k from row k V on
+            first = n_ids * torch.arange(self.arch.n_candidates, device=ids.device)
+            ids = ids + first[:, None, None]
+        return F.embedding(ids, self.W_in.reshape(-1, self.arch.d_model))
 
     def layer_beta(self, index: int) -> Tensor:
         """Residual coefficients (*K, 2) of one layer: (attention, feed-forward)."""

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -59,7 +60,17 @@ def sequences_per_pass(arch: Architecture) -> int:
         kept = T * (arch.n_features + 2 * h)
     else:
         kept = T * (6 * arch.d_model + 2 * arch.d_ff + 2 * h * T)
-    return max(16, _KEPT_PER_PASS // kept)
+    return max(fewest_sequences(arch), _KEPT_PER_PASS // kept)
+
+
+def at_length(arch: Architecture, length: int | None) -> Architecture:
+    """The architecture for sequences padded to ``length``; None leaves it as it is."""
+    return arch if length is None else replace(arch, n_tokens=length)
+
+
+def fewest_sequences(arch: Architecture) -> int:
+    """At least so many sequences share a pass, of very long ones fewer: each has T^2 scores."""
+    return min(16, max(1, 4_096 // arch.n_tokens))
 
 
 def forward(model: ResidualTransformer, x: Tensor, mask: Tensor | None = None) -> Tensor:

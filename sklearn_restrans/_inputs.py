@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from ._compat import _check_sample_weight, _num_samples
-from ._data import SequenceView
+from ._data import padded_length, padding_mask
+from ._views import SequenceView, gaps
+
+# More rows than this of an embedding table come from ids that were never counted from 0.
+_MOST_IDS = 2_000_000
 
 _KINDS = {
+    "tokens": "2-D array of token ids",
     "table": "2-D table",
     "window": "2-D array cut into windows",
     "sequence": "3-D array or SequenceView of sequences",
@@ -37,6 +44,66 @@ def _check_lengths(X):
         )
 
 
+def _as_ids(X, estimator):
+    """X as an array of integers >= 0, or a sentence about what it is instead."""
+    remedy = "embedding='token' takes ids >= 0 as SequenceVectorizer makes them of texts"
+    if isinstance(X, list | tuple):
+        lengths = {len(row) for row in X if isinstance(row, list | tuple | np.ndarray)}
+        if len(lengths) > 1:
+            raise ValueError(
+                f"X holds rows of {min(lengths)} to {max(lengths)} token ids; pad the shorter ones "
+                "with 0 at the end."
+            )
+    if isinstance(X, SequenceView) or _ndim(X) != 2:
+        shape = f" and shape {tuple(X.shape)}" if hasattr(X, "shape") else ""
+        raise ValueError(
+            f"X must be 2-D, one row of token ids per text, got {type(X).__name__} with "
+            f"{_ndim(X)} axes{shape}; {remedy}."
+        )
+    try:
+        X = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")
+        ids = X if X.dtype.kind in "iuf" else X.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"X cannot be read as token ids: {error} {remedy}.") from None
+    wrong = ~(np.isfinite(ids) & (ids >= 0) & (ids == np.floor(ids)) & (ids < _MOST_IDS))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        value = ids[row, column].item()
+        kind = "is missing; pad with 0" if value != value else f"is {value!r}, no token id"
+        raise ValueError(
+            f"X[{row}, {column}] {kind}; {remedy} (0: padding at the end, 1: unknown, at most "
+            f"{_MOST_IDS - 1:,})."
+        )
+    return ids.astype(np.int64)
+
+
+class _Segmented(NamedTuple):
+    """Rows in time order, and the label of the segment each belongs to."""
+
+    rows: object
+    labels: object
+
+
+def _segments(rows, labels, max_gap):
+    """Number of the segment of each row: a new label, or a gap in the time stamps, starts one.
+
+    None where neither tells. ``rows`` are as the user passed them, with their index.
+    """
+    n = _num_samples(rows)
+    new = np.zeros(n, dtype=bool)
+    if labels is not None:
+        labels = np.asarray(labels)
+        if labels.shape != (n,):
+            raise ValueError(
+                f"segments must hold one label per row of X, shape ({n},), got {labels.shape}."
+            )
+        if labels.dtype.kind == "f" and np.isnan(labels).any():
+            raise ValueError("segments holds NaN; give every row a label.")
+        new[1:] |= labels[1:] != labels[:-1]
+    new |= gaps(getattr(rows, "index", None), max_gap)
+    return np.cumsum(new) if new.any() else None
+
+
 class InputChecks:
     """Validation of X, weights, splits and residual_beta; mixed into the estimators."""
 
@@ -45,14 +112,28 @@ class InputChecks:
 
     def _check_X(self, X, reset):
         """A validated X: table (n, f), 3-D array (n, T, f) or SequenceView."""
+        X, labels = X if isinstance(X, _Segmented) else (X, None)
         window, dilation = (self.window, self.dilation) if reset else self._windowing
+        if labels is not None and window is None:
+            raise ValueError(
+                "segments has a meaning for window=... only; set window, or use "
+                "SequenceView(..., segments=...)."
+            )
         if window is None and dilation != 1:
             raise ValueError(
                 f"dilation={dilation} has a meaning for window=... only; set window, or use "
                 "SequenceView(..., dilation=...)."
             )
+        if self._takes_ids() if reset else self._input_kind == "tokens":
+            return self._check_ids(X, window, reset)
         if isinstance(X, SequenceView):
-            check_array(X.series, dtype="numeric", estimator=self, input_name="X")
+            check_array(
+                X.series,
+                dtype="numeric",
+                ensure_all_finite="allow-nan",
+                estimator=self,
+                input_name="X",
+            )
             if not len(X):
                 raise ValueError(f"Found a SequenceView with 0 sample(s) (shape={X.shape}).")
             kind = "sequence"
@@ -73,7 +154,14 @@ class InputChecks:
                 raise ValueError(f"X has shape {X.shape}: 0 tokens or 0 feature(s) in a sequence.")
             kind = "sequence"
         else:
-            X = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset)
+            segments = None if window is None else _segments(X, labels, self.max_gap)
+            X = validate_data(
+                self,
+                X,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite="allow-nan",
+                reset=reset,
+            )
             kind = "table" if window is None else "window"
         if kind == "sequence":
             self._check_sequences(X, window, reset)
@@ -90,10 +178,14 @@ class InputChecks:
                     f"window={window} is longer than the {len(X)} rows of X; use a window of "
                     f"at most {len(X)}, or pass more rows."
                 )
-            X = SequenceView(X, np.arange(len(X)), window, dilation=dilation)
+            X = SequenceView(X, np.arange(len(X)), window, dilation=dilation, segments=segments)
         if kind == "sequence" and reset:
             self._n_tokens = X.shape[1]
         return X
+
+    def _with_segments(self, X, segments):
+        """X, and with it the segments of its rows if there are any."""
+        return X if segments is None else _Segmented(X, segments)
 
     def _check_sequences(self, X, window, reset):
         if window is not None:
@@ -138,6 +230,78 @@ class InputChecks:
                 f"X has sequences of {n_tokens} tokens, but {type(self).__name__} was fitted on "
                 f"{self._n_tokens}; pad shorter ones with NaN tokens at the end, cut longer ones."
             )
+
+    def _takes_ids(self):
+        """Whether ``embedding`` asks for token ids."""
+        return not isinstance(self.embedding, str) or self.embedding == "token"
+
+    def _check_ids(self, X, window, reset):
+        """Token ids (n, T) of X, 0 after the last token of each row, no row without any.
+
+        A row of padding alone holds one unknown token, as an empty text does. Without pretrained
+        vectors, ids that fit did not see are unknown ones: no vector was learnt for them.
+        """
+        if window is not None:
+            raise ValueError(f"window={window} is for 2-D rows in time order; token ids have none.")
+        ids = _as_ids(X, self)
+        table = self._check_vectors() if reset else None
+        if reset:
+            self.n_features_in_ = ids.shape[1]
+            self._input_kind, self._windowing = "tokens", (window, self.dilation)
+            self._n_tokens = int(padded_length(ids.shape[1]))
+            self._pretrained = table is not None
+            self._known_ids = np.zeros(max(2, ids.max() + 1 if table is None else len(table)), bool)
+            self.__dict__.pop("feature_names_in_", None)
+        n_ids = len(self._known_ids)
+        if self._pretrained and ids.max() >= n_ids:
+            row, column = np.argwhere(ids >= n_ids)[0]
+            raise ValueError(
+                f"X holds the token id {ids[row, column]} in row {row}, but embedding has vectors "
+                f"for the ids 0 to {n_ids - 1} only; use the vocabulary the vectors belong to, or "
+                "write 1 (unknown) for other tokens."
+            )
+        length = ids.shape[1] - (ids[:, ::-1] != 0).argmax(axis=1)
+        length[~ids.any(axis=1)] = 0
+        self._check_id_rows(ids, length)
+        if reset:
+            self._known_ids[np.unique(ids)] = True
+        if not self._pretrained:
+            known = np.append(self._known_ids, False)[np.minimum(ids, n_ids)]
+            ids = np.where(known | (ids == 0), ids, 1)
+        ids = ids[:, : max(1, length.max())].copy()
+        ids[length == 0, 0] = 1
+        return ids
+
+    def _check_id_rows(self, ids, length):
+        """Refuse padding before a token, and more tokens than there are positions."""
+        early = (ids == 0) & (np.arange(ids.shape[1]) < length[:, None])
+        if early.any():
+            row = np.flatnonzero(early.any(axis=1))[0]
+            raise ValueError(
+                f"row {row} of X has id 0, which is padding, before its last token; pad at the "
+                "end, and number the tokens from 1 (1: unknown)."
+            )
+        if length.max() > self._n_tokens:
+            raise ValueError(
+                f"row {length.argmax()} of X has {length.max()} tokens, but "
+                f"{type(self).__name__} was fitted on rows of {self.n_features_in_} and takes up "
+                f"to {self._n_tokens}; cut longer ones (SequenceVectorizer does), or fit on wider "
+                "rows."
+            )
+
+    def _check_vectors(self):
+        """Pretrained vectors as an array (V, d_model); None if there are none."""
+        if isinstance(self.embedding, str):
+            return None
+        vectors = check_array(
+            self.embedding, dtype=np.float64, input_name="embedding", ensure_min_samples=2
+        )
+        if vectors.shape[1] != self.d_model:
+            raise ValueError(
+                f"embedding has vectors of width {vectors.shape[1]}, but d_model is "
+                f"{self.d_model}; set d_model={vectors.shape[1]}."
+            )
+        return vectors
 
     def _check_weight(self, sample_weight, X):
         if sample_weight is None:
@@ -186,11 +350,23 @@ class InputChecks:
     def _scaling_rows(self, X, rows, weight):
         """Rows (N, f) and weights whose statistics scale the inputs: the training part only."""
         if isinstance(X, SequenceView):
-            return X.series[: X.ends[rows].max() + 1], None
+            ends = X.ends[rows]
+            series = X.series[: ends.max() + 1]
+            if X.first is None:
+                return series, None
+            # Of every segment the rows up to its last training window.
+            last = np.full(len(X.series), -1)
+            np.maximum.at(last, X.first[ends], ends)
+            first = X.first[: len(series)]
+            return series, (np.arange(len(series)) <= last[first]).astype(float)
         if X.ndim == 2:
             return X[rows], weight
-        flat = X[rows].reshape(-1, X.shape[2])
-        return flat, None if weight is None else np.repeat(weight, X.shape[1])
+        X = X[rows]
+        weight = None if weight is None else np.repeat(weight, X.shape[1])
+        flat, real = X.reshape(-1, X.shape[2]), padding_mask(X)
+        if real is None:
+            return flat, weight
+        return flat[real.ravel()], None if weight is None else weight[real.ravel()]
 
     def _beta(self, n_layers):
         """residual_beta as an array (n_layers, 2): a number, a pair, or every value."""

@@ -3,9 +3,13 @@
 from numbers import Integral
 
 import numpy as np
+import pandas as pd
 from pandas.api.types import is_list_like
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ._views import SequenceView
 
 
 def _as_list(labels):
@@ -31,7 +35,7 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features) or SequenceView
             Rows in time order; NaN is allowed.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             In the column order of `make_supervised`.
@@ -41,9 +45,14 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
         self : object
         """
         made_with = getattr(y, "attrs", {}).get("horizon")
-        X, y = validate_data(
-            self, X, y, ensure_all_finite="allow-nan", multi_output=True, y_numeric=True
-        )
+        if isinstance(X, SequenceView):
+            check_consistent_length(X, y)
+            y = check_array(y, ensure_2d=False, estimator=self, input_name="y")
+            self._rows_of(X, reset=True)
+        else:
+            X, y = validate_data(
+                self, X, y, ensure_all_finite="allow-nan", multi_output=True, y_numeric=True
+            )
         self.columns_ = [self._position(label) for label in _as_list(self.target)]
         self.lags_ = self._lags(made_with)
         self._y_mean = y.mean(axis=0)
@@ -62,9 +71,10 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows in time order. The last known value stands in for a missing one, and where there
-            is none before it in X, the training mean of `y`.
+        X : array-like of shape (n_samples, n_features) or SequenceView
+            Rows in time order; of a view each window is read at its end and in its own past. The
+            last known value stands in for a missing one, and where there is none before it in X,
+            the training mean of `y`.
 
         Returns
         -------
@@ -72,16 +82,30 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
             Shaped as the `y` of `fit`, in the units of X.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=False)
-        rows = np.arange(len(X))
+        series, rows, first = self._rows_of(X, reset=False)
+        every = np.arange(len(series))
         outputs = []
         for column in self.columns_:
-            # filled[t] = x[max {s <= t : x[s] is known}]
-            known = np.where(np.isnan(X[:, column]), 0, rows)
-            filled = X[np.maximum.accumulate(known), column]
-            outputs += [filled[np.where(rows >= lag, rows - lag, rows)] for lag in self.lags_]
+            # filled[t] = x[max {s <= t : x[s] is known}], within the segment of t
+            values = np.asarray(series[:, column], dtype=float)
+            known = np.maximum.accumulate(np.where(np.isnan(values), 0, every))
+            filled = np.where(known >= first, values[known], np.nan)
+            start = first[rows]
+            outputs += [
+                filled[np.where(rows - lag >= start, rows - lag, rows)] for lag in self.lags_
+            ]
         y = outputs[0] if np.ndim(self._y_mean) == 0 else np.column_stack(outputs)
         return np.where(np.isnan(y), self._y_mean, y)
+
+    def _rows_of(self, X, reset):
+        """The series (N, f) of X, the rows of it that are the samples, and each row's first one."""
+        if not isinstance(X, SequenceView):
+            X = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=reset)
+            return X, np.arange(len(X)), np.zeros(len(X), dtype=int)
+        series = X.series if X.columns is None else pd.DataFrame(X.series, columns=X.columns)
+        series = validate_data(self, series, ensure_all_finite="allow-nan", reset=reset)
+        first = np.zeros(len(series), dtype=int) if X.first is None else X.first
+        return series, X.ends, first
 
     def _position(self, label):
         if isinstance(label, Integral) and -self.n_features_in_ <= label < self.n_features_in_:

@@ -19,6 +19,12 @@ _TRACED_NUMBERS = 500_000
 _N_SPECTRA = 16
 
 
+# Sequences of the probe set, and tokens (of 16 sequences at least) whose conditioning is measured,
+# for conditioning_samples="auto": a record takes about a tenth of an epoch of 20,000 windows
+# (benchmarks/bench_conditioning.py).
+PROBE, _MEASURED_TOKENS, _FEWEST_MEASURED = 64, 1_024, 16
+
+
 class Ready(NamedTuple):
     """Validated and scaled data as tensors, and the architecture for them."""
 
@@ -32,7 +38,9 @@ class Ready(NamedTuple):
 class Run:
     """One training under way: the net, and what is recorded of it on the probe set."""
 
-    def __init__(self, net, rule, probe, ready, with_gradient):
+    def __init__(self, net, rule, probe, ready, with_gradient, auto=False):
+        n = max(_FEWEST_MEASURED, _MEASURED_TOKENS // ready.arch.n_tokens)
+        self.measured = _evenly(probe.rows, n) if auto else probe.rows
         self.net, self.rule, self.probe, self.ready = net, rule, probe, ready
         self.with_gradient = with_gradient
         self.conditioning, self.gradients = Conditioning(), []
@@ -62,7 +70,7 @@ class Run:
             )
 
     def _finite_traces(self, epoch):
-        for chunk in layer_traces(self.net.module_, self.probe.source, self.probe.rows):
+        for chunk in layer_traces(self.net.module_, self.probe.source, self.measured):
             if not all(np.isfinite(layer.output).all() for layer in chunk):
                 raise DivergenceError(f"Z is not finite after epoch {epoch}. {self.rule.advice}")
             yield chunk
@@ -71,6 +79,11 @@ class Run:
         """Give the net back without what belongs to this training."""
         self.net.callbacks_, self.net.generator = self._user_callbacks, None
         self.net.valid_set = self.net.descent = None
+
+
+def _evenly(rows, n):
+    """At most n of the rows, evenly spread."""
+    return rows if n >= len(rows) else rows[np.arange(n) * len(rows) // n]
 
 
 def exact_copy(module):
@@ -90,6 +103,7 @@ def layer_traces(module, source, rows):
     for start in range(0, len(rows), size):
         x, mask = source.take(rows[start : start + size])
         with torch.inference_mode():
-            layers = exact.traces(x.double().cpu(), None if mask is None else mask.cpu())
+            x = x.double() if x.is_floating_point() else x  # token ids stay numbers of rows
+            layers = exact.traces(x.cpu(), None if mask is None else mask.cpu())
         mask = None if mask is None else mask.cpu().numpy()
         yield [LayerTrace(*(part.numpy() for part in layer), mask) for layer in layers]

@@ -15,13 +15,17 @@ import torch
 from ._core import ResidualTransformer
 from ._device import resolve_device, resolve_dtype, torch_state
 from ._fast import choose, forward
-from ._optimizer import make_optimizer, make_schedule, take_step
+from ._optimizer import PerCandidate, make_optimizer, make_schedule, take_step
 from ._training import (
     DivergenceError,
     StopTraining,
     finish,
+    measure_step,
     predict_chunk,
 )
+
+# Parameters in which the candidates of a group may differ.
+STACKABLE = ("residual_beta", "random_state", "learning_rate_init", "weight_decay")
 
 # Bytes of activations up to which a group trains faster than one fit after the other; more of them
 # leave the cache (benchmarks/bench_beta_path.py, "cost model").
@@ -36,12 +40,23 @@ class _Stack:
         self.nets, self.criterion = list(nets), net.criterion_
         self.batch_size, self.autocast, self.device = net.batch_size, net.autocast, net.device
         self.module = ResidualTransformer.stack([net.module_ for net in nets])
-        self.make_optimizer = lambda module: make_optimizer(
-            module, net.solver, net.lr, net.weight_decay
-        )
-        self.optimizer = self.make_optimizer(self.module)
+        self.rates = np.array([net.lr for net in nets])
+        self.decays = np.array([net.weight_decay for net in nets])
+        self.alike = len({(net.lr, net.weight_decay) for net in nets}) == 1
+        self.optimizer = self.make_optimizer()
         steps = epochs * -(-n_samples // self.batch_size)
-        self.schedule = make_schedule(self.optimizer, net.learning_rate, net.lr, steps)
+        largest = net.lr if self.alike else 1.0
+        self.schedule = make_schedule(self.optimizer, net.learning_rate, largest, steps)
+
+    def make_optimizer(self):
+        solver = self.nets[0].solver
+        if self.alike:
+            return make_optimizer(self.module, solver, self.rates[0], self.decays[0])
+        return PerCandidate(self.module, solver, self.rates, self.decays)
+
+    def step_size(self, k):
+        """The last step size of the k-th candidate."""
+        return self.step_taken if self.alike else float(self.rates[k]) * self.step_taken
 
     def infer(self, x, mask):
         if not self.autocast:
@@ -52,7 +67,7 @@ class _Stack:
     def train_epoch(self, data):
         """One pass; returns the mean training loss of every candidate, (K,)."""
         n = len(data)
-        orders = np.stack([torch.randperm(n, generator=net.generator).numpy() for net in self.nets])
+        orders = np.stack([data.order(self.batch_size, net.generator) for net in self.nets])
         self.module.train()
         total = 0.0
         for start in range(0, n, self.batch_size):
@@ -62,7 +77,7 @@ class _Stack:
             # broadcast products would copy it four times (measured: half the speed at T = 144).
             loss = self._batch_loss(data, positions)
             (loss / positions.shape[1]).sum().backward()
-            self.step_size = take_step(self.optimizer, self.schedule)
+            self.step_taken = take_step(self.optimizer, self.schedule)
             total = total + loss.detach()
         return (total / n).double().cpu().numpy()
 
@@ -109,13 +124,14 @@ class _Stack:
         arch = replace(old.arch, n_candidates=len(chosen))
         self.module = ResidualTransformer(arch).to(old.W_in)
         self.nets = [self.nets[k] for k in chosen]
+        self.rates, self.decays = self.rates[chosen], self.decays[chosen]
         # All but the sinusoidal table, which the candidates share, has the leading dimension.
         shared = {"positions"} if arch.positions == "sinusoidal" else set()
         before = old.state_dict()
         with torch.no_grad():
             for name, value in self.module.state_dict().items():
                 value.copy_(before[name] if name in shared else before[name][index])
-        self.optimizer = self.make_optimizer(self.module)
+        self.optimizer = self.make_optimizer()
         for new, group in zip(self.optimizer.param_groups, old_optimizer.param_groups, strict=True):
             new.update({key: value for key, value in group.items() if key != "params"})
             for p, q in zip(new["params"], group["params"], strict=True):
@@ -128,7 +144,7 @@ class _Stack:
             self.schedule.optimizer = self.optimizer
 
 
-def train_stacked(nets, data, valid, epochs, rules):
+def train_stacked(nets, data, valid, epochs, rules, seeds):
     """As :func:`sklearn_restrans._training.train`, for many nets of one shape and setting.
 
     Returns
@@ -138,8 +154,9 @@ def train_stacked(nets, data, valid, epochs, rules):
     """
     outcomes = [None] * len(nets)
     place = {id(net): k for k, net in enumerate(nets)}
-    for net in nets:
+    for net, seed in zip(nets, seeds, strict=True):
         net.valid_set = valid
+        measure_step(net, data, seed)
         net.notify("on_train_begin", X=data, y=None)
     if not nets:
         return outcomes
@@ -153,7 +170,7 @@ def train_stacked(nets, data, valid, epochs, rules):
         going_on = []
         for k, net in enumerate(stack.nets):
             net.history.record("train_loss", float(losses[k]))
-            net.history.record("learning_rate", stack.step_size)
+            net.history.record("learning_rate", stack.step_size(k))
             if valid is not None:
                 net.history.record("valid_loss", float(valid_losses[k]))
             try:
@@ -177,8 +194,10 @@ def train_stacked(nets, data, valid, epochs, rules):
     return outcomes
 
 
-def fit_candidates(candidates, X, y, sample_weight=None):
-    """Fit estimators that differ in residual_beta and random_state only, stacked if more than one.
+def fit_candidates(candidates, X, y, sample_weight=None, X_val=None, y_val=None):
+    """Fit estimators of one shape, stacked if more than one.
+
+    They may differ in :data:`STACKABLE` parameters only.
 
     Returns
     -------
@@ -188,7 +207,7 @@ def fit_candidates(candidates, X, y, sample_weight=None):
     """
     started = time.perf_counter()
     if len(candidates) == 1:
-        fitted = _attempt(candidates[0].fit, X, y, sample_weight)
+        fitted = _attempt(candidates[0].fit, X, y, sample_weight, X_val=X_val, y_val=y_val)
         failed = isinstance(fitted, DivergenceError)
         return [fitted if failed else fitted.best_iteration_], time.perf_counter() - started
     first = candidates[0]
@@ -196,7 +215,7 @@ def fit_candidates(candidates, X, y, sample_weight=None):
         seeds = [candidate._draw_seed() for candidate in candidates]
         # The split of early stopping is the only thing in the data that a seed decides, and
         # candidates of different seeds are then not stacked (plan_stacks).
-        ready = first._load(X, y, sample_weight, seed=seeds[0])
+        ready = first._load(X, y, sample_weight, X_val, y_val, seed=seeds[0])
         for candidate in candidates[1:]:
             candidate._share(first)
         runs = [
@@ -207,7 +226,10 @@ def fit_candidates(candidates, X, y, sample_weight=None):
         outcomes = list(runs)
         try:
             nets, rules = [runs[k].net for k in begun], [runs[k].rule for k in begun]
-            trained = train_stacked(nets, ready.data, ready.valid, first.max_iter, rules)
+            begun_seeds = [seeds[k] for k in begun]
+            trained = train_stacked(
+                nets, ready.data, ready.valid, first.max_iter, rules, begun_seeds
+            )
         finally:
             for k in begun:
                 runs[k].release()
@@ -217,10 +239,10 @@ def fit_candidates(candidates, X, y, sample_weight=None):
     return outcomes, time.perf_counter() - started
 
 
-def _attempt(function, *args):
+def _attempt(function, *args, **kwargs):
     """What the function returns, or the DivergenceError it raised."""
     try:
-        return function(*args)
+        return function(*args, **kwargs)
     except DivergenceError as error:
         return error
 
@@ -230,7 +252,7 @@ def _end(candidate, run, best):
     return best
 
 
-def plan_stacks(estimator, X, n_betas, n_seeds, stacked="auto"):
+def plan_stacks(estimator, X, n_candidates, stacked="auto"):
     """Whether and in groups of how many candidates are stacked, and the reason in words.
 
     Separate training is needed where candidates do not share batches of one shape or one random
@@ -243,8 +265,10 @@ def plan_stacks(estimator, X, n_betas, n_seeds, stacked="auto"):
     ----------
     X : ndarray or SequenceView
         As the estimator prepares it.
+    n_candidates : int
+        How many differ in STACKABLE parameters only, and see the same data: with early stopping
+        the seed decides the split.
     """
-    n_candidates = n_betas * (1 if estimator.early_stopping else n_seeds)
     reason = _why_separate(estimator)
     if reason is None and n_candidates == 1:
         reason = "there is only one candidate for a group"
@@ -262,8 +286,8 @@ def plan_stacks(estimator, X, n_betas, n_seeds, stacked="auto"):
 
 
 def _why_separate(estimator):
-    if estimator.solver == "gd" or estimator.learning_rate_init == "auto":
-        return "every candidate measures its own step size"
+    if estimator.solver == "gd":
+        return "every candidate of gradient descent measures its own step size, when it needs to"
     if estimator.dropout > 0:
         return "dropout draws its own random numbers in every fit"
     if estimator.callbacks:

@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ._core import ResidualTransformer
+from ._data import TrainingSet, by_length, chunks
 from ._descent import GradientDescent, Objective, smooth_step
-from ._fast import forward, sequences_per_pass
+from ._fast import at_length, fewest_sequences, forward, sequences_per_pass
 from ._optimizer import make_optimizer, make_schedule, take_step
 
 
@@ -38,8 +39,14 @@ def predict_chunk(arch):
     only when they always travel in chunks of one size; a power of two, as kernels treat the rows
     that are left over differently. Small, as a single row pays for a whole chunk.
     """
-    size = min(256, max(16, sequences_per_pass(arch) // 4))
+    size = min(256, max(fewest_sequences(arch), sequences_per_pass(arch) // 4))
     return 1 << (size.bit_length() - 1)
+
+
+def predict_chunks(arch, source):
+    """Rows of a source in chunks for prediction, as :func:`sklearn_restrans._data.chunks`."""
+    for length, rows in by_length(source, np.arange(len(source))):
+        yield from chunks(source, predict_chunk(at_length(arch, length)), rows)
 
 
 # Training rows on which the curvature is measured for the step "auto" of minibatch SGD.
@@ -95,32 +102,6 @@ class SampleLoss(nn.Module):
             return difference.abs().mean(-1)
         zero = torch.zeros_like(difference)
         return F.huber_loss(difference, zero, reduction="none").mean(-1)
-
-
-class TrainingSet:
-    """A source of sequences with targets and weights, and the rows of it that are trained on."""
-
-    def __init__(self, source, target, weight, rows):
-        self.source, self.target, self.weight, self.rows = source, target, weight, rows
-
-    def __len__(self):
-        return len(self.rows)
-
-    def subset(self, size, seed):
-        """At most ``size`` of the rows, drawn without replacement."""
-        if size >= len(self):
-            return self
-        chosen = np.sort(np.random.default_rng(seed).permutation(len(self))[:size])
-        index = torch.as_tensor(chosen, device=self.target.device)
-        weight = None if self.weight is None else self.weight[index]
-        return TrainingSet(self.source, self.target[index], weight, self.rows[chosen])
-
-    def batch(self, positions):
-        """(x, mask), target and weight of some of the rows; positions count within ``rows``."""
-        x, mask = self.source.take(self.rows[positions])
-        index = torch.as_tensor(positions, device=self.target.device)
-        weight = None if self.weight is None else self.weight.index_select(0, index)
-        return (x, mask), self.target.index_select(0, index), weight
 
 
 class Net(NeuralNet):
@@ -215,7 +196,7 @@ class Net(NeuralNet):
             self.descend()
             return
         n = len(iterator)
-        order = torch.randperm(n, generator=self.generator).numpy()
+        order = iterator.order(self.batch_size, self.generator)
         self.listened_to = self._is_listened_to()
         total = 0.0
         for start in range(0, n, self.batch_size):
@@ -259,8 +240,8 @@ class Net(NeuralNet):
         size = len(positions)
         if torch.device(self.device).type == "cpu":
             # A large batch is accumulated over equal passes whose activations stay in the cache.
-            n_passes = -(-size // sequences_per_pass(self.module_.arch))
-            size = -(-size // n_passes)
+            arch = at_length(self.module_.arch, data.longest(positions))
+            size = -(-size // -(-size // sequences_per_pass(arch)))
         total = 0.0
         for start in range(0, len(positions), size):
             x, target, weight = data.batch(positions[start : start + size])
@@ -281,13 +262,14 @@ class Net(NeuralNet):
         total, weights = 0.0, 0.0
         self.module_.eval()
         with torch.inference_mode():
-            size = predict_chunk(self.module_.arch)
-            for start in range(0, len(data), size):
-                positions = np.arange(start, min(start + size, len(data)))
-                x, target, weight = data.batch(positions)
-                loss = self.criterion_(self.infer(*x), target)
-                total = total + (loss if weight is None else loss * weight).sum()
-                weights = weights + (len(positions) if weight is None else weight.sum())
+            for length, alike in by_length(data.source, data.rows):
+                size = predict_chunk(at_length(self.module_.arch, length))
+                for start in range(0, len(alike), size):
+                    positions = alike[start : start + size]
+                    x, target, weight = data.batch(positions)
+                    loss = self.criterion_(self.infer(*x), target)
+                    total = total + (loss if weight is None else loss * weight).sum()
+                    weights = weights + (len(positions) if weight is None else weight.sum())
         return float(total) / float(weights)
 
     def get_params(self, deep=True, **kwargs):
@@ -378,9 +360,7 @@ def train(net: Net, data: TrainingSet, valid: TrainingSet | None, epochs: int, r
         objective = Objective(net.module_, net.criterion_, data)
         net.descent = GradientDescent(objective, net.lr, seed)
     else:
-        if net.lr == "auto":
-            part = data.subset(_AUTO_STEP_ROWS, seed)
-            net.set_step(smooth_step(Objective(net.module_, net.criterion_, part), seed))
+        measure_step(net, data, seed)
         net.schedule(len(data), epochs)
     net.notify("on_train_begin", X=data, y=None)
     # skorch would swallow KeyboardInterrupt in partial_fit; fit_loop lets Ctrl-C through.
@@ -388,6 +368,13 @@ def train(net: Net, data: TrainingSet, valid: TrainingSet | None, epochs: int, r
         net.fit_loop(data, epochs=epochs)
     net.notify("on_train_end", X=data, y=None)
     return finish(net, rule)
+
+
+def measure_step(net: Net, data: TrainingSet, seed=0):
+    """Replace the step size "auto" of minibatch SGD by a number."""
+    if net.lr == "auto":
+        part = data.subset(_AUTO_STEP_ROWS, seed)
+        net.set_step(smooth_step(Objective(net.module_, net.criterion_, part), seed))
 
 
 def finish(net: Net, rule):

@@ -24,7 +24,6 @@ from .regressor import ResidualTransformerRegressor
 
 __all__ = ["BetaPath", "residual_beta_path"]
 
-_MARKERS = "osD^vP*X<>"
 _QUANTITIES = ("sigma_min", "condition_number", "effective_rank", "rank_collapse")
 
 
@@ -126,16 +125,10 @@ class BetaPath:
         -------
         ax : matplotlib Axes
         """
-        import matplotlib.pyplot as plt
+        from .plotting import ConvergenceDisplay
 
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
-        losses = self.losses()
-        colors = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(losses)))
-        for k, ((beta, row), color) in enumerate(zip(losses.iterrows(), colors, strict=True)):
-            marker = _MARKERS[k % len(_MARKERS)]
-            ax.plot(row.index, row, color=color, marker=marker, ms=4, label=f"{beta:g}")
-        ax.set(xlabel="epoch", ylabel="training loss")
+        curves = {f"{beta:g}": row.dropna() for beta, row in self.losses().iterrows()}
+        ax = ConvergenceDisplay(curves).plot(ax).ax_
         ax.legend(title="beta")
         return ax
 
@@ -244,7 +237,8 @@ def residual_beta_path(
     # Bad input is refused here, once, with the sentences of fit, and not by some fold.
     prepared = clone(estimator).set_params(residual_beta=betas[0])
     X_prepared = prepared._check_data(X, y, sample_weight)
-    plan = plan_stacks(prepared, X_prepared, len(betas), n_seeds, stacked)
+    n_alike = len(betas) * (1 if estimator.early_stopping else n_seeds)
+    plan = plan_stacks(prepared, X_prepared, n_alike, stacked)
     X, y, groups = indexable(X, y, groups)
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, np.empty((len(y), 0)))

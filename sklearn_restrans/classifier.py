@@ -44,12 +44,13 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
     norm : {"pre", "post"} or None, default=None
         Layer normalisation before or after each part; None, the paper's model, has none.
     dropout : float, default=0.0
-        Dropout on Attn(X) and phi(Z W_1) while training, in [0, 1).
-    positions : {"learned", "sinusoidal"} or None, default="learned"
-        Position vectors added to the tokens. In a table they tell the columns apart.
+        Dropout on Attn(X), phi(Z W_1) and the vectors of token ids while training, in [0, 1).
+    positions : {"auto", "learned", "sinusoidal"} or None, default="auto"
+        Position vectors added to the tokens. In a table they tell the columns apart. "auto" is
+        sinusoidal for sequences and windows, learned for tables and texts.
     readout : {"auto", "last", "mean"}, default="auto"
-        Token read out. "auto": the last of a window, the mean for tables and
-        sequences.
+        Token read out. "auto": the last of a window, the mean for tables, token
+        ids and sequences.
     init : {"gaussian", "orthogonal", "zero_unembedding"}, default="gaussian"
         Start of the weights: N(0, 1 / fan_in); orthonormal; or Gaussian with W_U = 0, so that the
         loss starts equal for every beta.
@@ -57,6 +58,14 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         Lookback window over the time-ordered rows of a 2-D X; None takes a 2-D X as a table.
     dilation : int, default=1
         Distance in rows between two tokens of a window.
+    max_gap : str, Timedelta or None, default="auto"
+        With ``window`` and a DatetimeIndex: a step longer than this starts a new segment, which no
+        window crosses. "auto" is one and a half times the median step; None ignores the index.
+    embedding : "auto", "token" or array-like of shape (n_ids, d_model), default="auto"
+        "auto" embeds numbers: a table, a window or a 3-D X. "token": X holds token ids (n_samples,
+        n_tokens), integers with 0 as padding at the end, 1 for an unknown token; a row of zeros is
+        one unknown token, and so is an id that ``fit`` did not see. An array holds pretrained
+        vectors, row i for id i, from which training starts; every id must have one.
     solver : {"adamw", "adam", "sgd", "gd"}, default="adamw"
         Optimiser; "sgd" has no momentum, "gd" is full-batch gradient descent.
     learning_rate_init : float or "auto", default=5e-3
@@ -66,8 +75,9 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         Sequences per step; "gd" takes all.
     max_iter : int, default=20
         Number of epochs.
-    weight_decay : float, default=0.0
-        Decay of the weight matrices (decoupled for "adamw", L2 for "adam" and "sgd").
+    weight_decay : float or "auto", default="auto"
+        Decay of the weight matrices (decoupled for "adamw", L2 for "adam" and "sgd"). "auto" is 0.3
+        for "adamw" on sequences and windows, else 0.
     loss : {"log_loss", "squared_error"}, default="log_loss"
         Cross-entropy, or the squared error to one-hot targets, as the paper has it.
     early_stopping : bool, default=False
@@ -90,8 +100,10 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         Called during training.
     conditioning_interval : int, default=None
         Record the conditioning every so many epochs; None: before the first and after the last.
-    conditioning_samples : int, default=64
-        Training sequences in the fixed probe set of ``conditioning_``.
+    conditioning_samples : int or "auto", default="auto"
+        Training sequences in the fixed probe set of ``conditioning_`` and of the gradients of
+        ``convergence_``. "auto" takes 64, and measures the conditioning of so many of them as have
+        1,024 tokens, but not fewer than 16.
     device : str, default="auto"
         "cpu", "cuda", "cuda:<number>", "mps"; "auto" takes CUDA, then MPS, then the CPU.
     dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
@@ -175,16 +187,18 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         activation="relu",
         norm=None,
         dropout=0.0,
-        positions="learned",
+        positions="auto",
         readout="auto",
         init="gaussian",
         window=None,
         dilation=1,
+        max_gap="auto",
+        embedding="auto",
         solver="adamw",
         learning_rate_init=5e-3,
         batch_size=64,
         max_iter=20,
-        weight_decay=0.0,
+        weight_decay="auto",
         loss="log_loss",
         early_stopping=False,
         validation_fraction=0.1,
@@ -195,7 +209,7 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         warm_start=False,
         callbacks=None,
         conditioning_interval=None,
-        conditioning_samples=64,
+        conditioning_samples="auto",
         device="auto",
         dtype="auto",
         n_threads=1,
@@ -216,6 +230,8 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         self.init = init
         self.window = window
         self.dilation = dilation
+        self.max_gap = max_gap
+        self.embedding = embedding
         self.solver = solver
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
@@ -238,22 +254,24 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         self.random_state = random_state
         self.verbose = verbose
 
-    def predict(self, X):
+    def predict(self, X, *, segments=None):
         """Predict the most probable class.
 
         Parameters
         ----------
         X : array-like or SequenceView
             Samples of the kind the model was fitted on.
+        segments : array-like of shape (n_rows,), default=None
+            With ``window``, the series, station or stretch that each row of X belongs to.
 
         Returns
         -------
         y : ndarray of shape (n_samples,)
         """
-        outputs = self._outputs(X)
+        outputs = self._outputs(X, segments)
         return self.classes_[outputs.argmax(axis=1)]
 
-    def predict_proba(self, X):
+    def predict_proba(self, X, *, segments=None):
         """Probabilities of the classes.
 
         For ``loss="squared_error"`` they are the outputs clipped to [0, 1] and rescaled to sum to
@@ -263,13 +281,15 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         ----------
         X : array-like or SequenceView
             Samples of the kind the model was fitted on.
+        segments : array-like of shape (n_rows,), default=None
+            With ``window``, the series, station or stretch that each row of X belongs to.
 
         Returns
         -------
         p : ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``; rows sum to one.
         """
-        outputs = self._outputs(X)
+        outputs = self._outputs(X, segments)
         if self.net_.criterion_.kind == "log_loss":
             return softmax(outputs, axis=1)
         p = np.clip(outputs, 0.0, 1.0)
@@ -278,20 +298,42 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         p[empty] = np.eye(p.shape[1])[outputs[empty].argmax(axis=1)]
         return p / p.sum(axis=1, keepdims=True)
 
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X, *, segments=None):
         """Logarithm of :meth:`predict_proba`.
 
         Parameters
         ----------
         X : array-like or SequenceView
             Samples of the kind the model was fitted on.
+        segments : array-like of shape (n_rows,), default=None
+            With ``window``, the series, station or stretch that each row of X belongs to.
 
         Returns
         -------
         log_p : ndarray of shape (n_samples, n_classes)
         """
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+            return np.log(self.predict_proba(X, segments=segments))
+
+    def score(self, X, y, sample_weight=None, *, segments=None):
+        """Accuracy of the predictions.
+
+        Parameters
+        ----------
+        X : array-like or SequenceView
+            Samples of the kind the model was fitted on.
+        y : array-like of shape (n_samples,)
+            True labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+        segments : array-like of shape (n_rows,), default=None
+            With ``window``, the series, station or stretch that each row of X belongs to.
+
+        Returns
+        -------
+        score : float
+        """
+        return super().score(self._with_segments(X, segments), y, sample_weight)
 
     def _check_targets(self, y, reset):
         y = _check_y(column_or_1d(y, warn=True), multi_output=False, estimator=self)

@@ -46,12 +46,13 @@ class ResidualTransformerClassifierCV(BetaSearch, ResidualTransformerClassifier)
     norm : {"pre", "post"} or None, default=None
         Layer normalisation before or after each part; None, the paper's model, has none.
     dropout : float, default=0.0
-        Dropout on Attn(X) and phi(Z W_1) while training, in [0, 1).
-    positions : {"learned", "sinusoidal"} or None, default="learned"
-        Position vectors added to the tokens. In a table they tell the columns apart.
+        Dropout on Attn(X), phi(Z W_1) and the vectors of token ids while training, in [0, 1).
+    positions : {"auto", "learned", "sinusoidal"} or None, default="auto"
+        Position vectors added to the tokens. In a table they tell the columns apart. "auto" is
+        sinusoidal for sequences and windows, learned for tables and texts.
     readout : {"auto", "last", "mean"}, default="auto"
-        Token read out. "auto": the last of a window, the mean for tables and
-        sequences.
+        Token read out. "auto": the last of a window, the mean for tables, token
+        ids and sequences.
     init : {"gaussian", "orthogonal", "zero_unembedding"}, default="gaussian"
         Start of the weights: N(0, 1 / fan_in); orthonormal; or Gaussian with W_U = 0, so that the
         loss starts equal for every beta.
@@ -59,6 +60,14 @@ class ResidualTransformerClassifierCV(BetaSearch, ResidualTransformerClassifier)
         Lookback window over the time-ordered rows of a 2-D X; None takes a 2-D X as a table.
     dilation : int, default=1
         Distance in rows between two tokens of a window.
+    max_gap : str, Timedelta or None, default="auto"
+        With ``window`` and a DatetimeIndex: a step longer than this starts a new segment, which no
+        window crosses. "auto" is one and a half times the median step; None ignores the index.
+    embedding : "auto", "token" or array-like of shape (n_ids, d_model), default="auto"
+        "auto" embeds numbers: a table, a window or a 3-D X. "token": X holds token ids (n_samples,
+        n_tokens), integers with 0 as padding at the end, 1 for an unknown token; a row of zeros is
+        one unknown token, and so is an id that ``fit`` did not see. An array holds pretrained
+        vectors, row i for id i, from which training starts; every id must have one.
     solver : {"adamw", "adam", "sgd", "gd"}, default="adamw"
         Optimiser; "sgd" has no momentum, "gd" is full-batch gradient descent.
     learning_rate_init : float or "auto", default=5e-3
@@ -68,8 +77,9 @@ class ResidualTransformerClassifierCV(BetaSearch, ResidualTransformerClassifier)
         Sequences per step; "gd" takes all.
     max_iter : int, default=20
         Number of epochs.
-    weight_decay : float, default=0.0
-        Decay of the weight matrices (decoupled for "adamw", L2 for "adam" and "sgd").
+    weight_decay : float or "auto", default="auto"
+        Decay of the weight matrices (decoupled for "adamw", L2 for "adam" and "sgd"). "auto" is 0.3
+        for "adamw" on sequences and windows, else 0.
     loss : {"log_loss", "squared_error"}, default="log_loss"
         Cross-entropy, or the squared error to one-hot targets, as the paper has it.
     early_stopping : bool, default=False
@@ -92,8 +102,10 @@ class ResidualTransformerClassifierCV(BetaSearch, ResidualTransformerClassifier)
         Called during training.
     conditioning_interval : int, default=None
         Record the conditioning every so many epochs; None: before the first and after the last.
-    conditioning_samples : int, default=64
-        Training sequences in the fixed probe set of ``conditioning_``.
+    conditioning_samples : int or "auto", default="auto"
+        Training sequences in the fixed probe set of ``conditioning_`` and of the gradients of
+        ``convergence_``. "auto" takes 64, and measures the conditioning of so many of them as have
+        1,024 tokens, but not fewer than 16.
     device : str, default="auto"
         "cpu", "cuda", "cuda:<number>", "mps"; "auto" takes CUDA, then MPS, then the CPU.
     dtype : {"auto", "float32", "float64", "bfloat16"}, default="auto"
@@ -186,16 +198,18 @@ class ResidualTransformerClassifierCV(BetaSearch, ResidualTransformerClassifier)
         activation="relu",
         norm=None,
         dropout=0.0,
-        positions="learned",
+        positions="auto",
         readout="auto",
         init="gaussian",
         window=None,
         dilation=1,
+        max_gap="auto",
+        embedding="auto",
         solver="adamw",
         learning_rate_init=5e-3,
         batch_size=64,
         max_iter=20,
-        weight_decay=0.0,
+        weight_decay="auto",
         loss="log_loss",
         early_stopping=False,
         validation_fraction=0.1,
@@ -206,7 +220,7 @@ class ResidualTransformerClassifierCV(BetaSearch, ResidualTransformerClassifier)
         warm_start=False,
         callbacks=None,
         conditioning_interval=None,
-        conditioning_samples=64,
+        conditioning_samples="auto",
         device="auto",
         dtype="auto",
         n_threads=1,
@@ -232,6 +246,8 @@ class ResidualTransformerClassifierCV(BetaSearch, ResidualTransformerClassifier)
         self.init = init
         self.window = window
         self.dilation = dilation
+        self.max_gap = max_gap
+        self.embedding = embedding
         self.solver = solver
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size

@@ -10,7 +10,6 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_consistent_length
 
 from ._calendar import CalendarFeatures
-from ._data import SequenceView
 from ._naive import (
     PersistenceRegressor,
     SeasonalNaiveRegressor,
@@ -18,6 +17,7 @@ from ._naive import (
     _checked_period,
     _horizons,
 )
+from ._views import SequenceView, gaps
 
 __all__ = [
     "CalendarFeatures",
@@ -29,7 +29,18 @@ __all__ = [
 ]
 
 
-def make_supervised(frame, target, horizon, *, freq=None, window=None, dilation=1):
+def make_supervised(
+    frame,
+    target,
+    horizon,
+    *,
+    freq=None,
+    window=None,
+    dilation=1,
+    max_gap="auto",
+    known=(),
+    group=None,
+):
     """Pair every row of a time-ordered frame with the target ``horizon`` steps ahead.
 
     Row t of `y` is the target in the row nearest to ``t + horizon * step``, if that row is later
@@ -52,6 +63,15 @@ def make_supervised(frame, target, horizon, *, freq=None, window=None, dilation=
         Lookback window: X becomes a SequenceView of the last ``window`` rows up to each row.
     dilation : int, default=1
         Distance in rows between two rows of a window.
+    max_gap : str, Timedelta or None, default="auto"
+        A step of the index longer than this starts a new segment, which no window crosses. "auto"
+        is one and a half times the median step; None ignores the index.
+    known : label or list of labels, default=()
+        Columns known in advance (a timetable, a forecast bought elsewhere): their values at each
+        target time become further columns ``"<label> t+<horizon>"`` of X.
+    group : label, default=None
+        Column that names the series (a station, a shop) of each row. Rows of one series stand
+        together and in time order; targets and windows stay within it, and X is without it.
 
     Returns
     -------
@@ -84,17 +104,28 @@ def make_supervised(frame, target, horizon, *, freq=None, window=None, dilation=
     >>> y.tolist(), y.name, y.attrs["dropped"]
     ([2.0, 4.0], 'T t+1', {'no_row': 1, 'missing': 0})
     """
-    _check_frame(frame)
-    targets, horizons = _as_list(target), _horizons(horizon)
-    unknown = [label for label in targets if label not in frame.columns]
-    if unknown:
-        raise ValueError(f"target={unknown} not in frame: choose from {list(frame.columns)}.")
-    if max(horizons) >= len(frame):
+    _check_type(frame)
+    frame, stretches = _series_of(frame, group)
+    targets, horizons, known = _as_list(target), _horizons(horizon), _as_list(known)
+    for name, labels in (("target", targets), ("known", known)):
+        unknown = [label for label in labels if label not in frame.columns]
+        if unknown:
+            raise ValueError(f"{name}={unknown} not in frame: choose from {list(frame.columns)}.")
+        if len(set(labels)) < len(labels):
+            raise ValueError(f"{name}={labels} names a column twice; name each once.")
+    if not targets:
+        raise ValueError("target is empty: name the column(s) to forecast.")
+    longest = max(rows.stop - rows.start for rows in stretches)
+    if max(horizons) >= longest:
         raise ValueError(
-            f"horizon={max(horizons)} reaches past the end of frame from each of its {len(frame)} "
+            f"horizon={max(horizons)} reaches past the end of frame from each of its {longest} "
             "rows: pass a shorter horizon or a longer series."
         )
-    later = np.column_stack([_rows_ahead(frame.index, h, freq) for h in horizons])
+    later = np.full((len(frame), len(horizons)), -1)
+    for rows in stretches:
+        for k, h in enumerate(horizons):
+            ahead = _rows_ahead(frame.index[rows], h, freq)
+            later[rows, k] = np.where(ahead >= 0, ahead + rows.start, -1)
     values = frame[targets].to_numpy(dtype=float, na_value=np.nan)
     # y[t, (target, horizon)] = values[row nearest to t + horizon * step, target]
     future = np.where(later[:, None, :] >= 0, values[later].transpose(0, 2, 1), np.nan)
@@ -108,10 +139,18 @@ def make_supervised(frame, target, horizon, *, freq=None, window=None, dilation=
             f"{len(frame)} have no row there (check freq={freq!r} and the gaps of the index), "
             f"{dropped['missing']} a missing value of {targets} (fill it, or choose another)."
         )
+    for label in known:
+        column = frame[label].to_numpy(dtype=float, na_value=np.nan)
+        for k, h in enumerate(horizons):
+            ahead = np.where(later[:, k] >= 0, column[later[:, k]], np.nan)
+            frame = frame.assign(**{f"{label} t+{h}": ahead})
     X = frame.iloc[kept]
     index = X.index
     if window is not None:
-        X = SequenceView(frame.astype(float), kept, window, dilation=dilation)
+        new = np.zeros(len(frame), dtype=bool)
+        new[[rows.start for rows in stretches]] = True
+        stretch = np.cumsum(new | gaps(frame.index, max_gap))
+        X = SequenceView(frame.astype(float), kept, window, dilation=dilation, segments=stretch)
     names = [f"{label} t+{h}" for label in targets for h in horizons]
     y = pd.DataFrame(future[kept], index=index, columns=names)
     y = y if is_list_like(target) or is_list_like(horizon) else y[names[0]]
@@ -119,12 +158,38 @@ def make_supervised(frame, target, horizon, *, freq=None, window=None, dilation=
     return X, y
 
 
-def _check_frame(frame):
+def _check_type(frame):
     if not isinstance(frame, pd.DataFrame):
         raise TypeError(
             f"frame must be a pandas DataFrame, got {type(frame).__name__}: convert it "
             "(pd.DataFrame(...), .to_pandas()) and set its time stamps as the index."
         )
+
+
+def _series_of(frame, group):
+    """The frame without its group column, and the slice of rows of each series, all checked."""
+    if group is None:
+        _check_frame(frame, "frame")
+        return frame, [slice(0, len(frame))]
+    if group not in frame.columns:
+        raise ValueError(f"group={group!r} not in frame: choose from {list(frame.columns)}.")
+    labels, frame = frame[group], frame.drop(columns=group)
+    if labels.isna().any():
+        raise ValueError(f"group={group!r} has missing labels: fill them, or drop these rows.")
+    codes = labels.factorize()[0]
+    starts = np.flatnonzero(np.r_[True, np.diff(codes) != 0])
+    if len(starts) > codes.max() + 1:
+        raise ValueError(
+            f"group={group!r} comes back after another label: sort the frame by {group!r}, then by "
+            "time."
+        )
+    rows = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(frame)], strict=True)]
+    for part in rows:
+        _check_frame(frame.iloc[part], f"series {labels.iloc[part.start]!r} of frame")
+    return frame, rows
+
+
+def _check_frame(frame, name):
     index, names = frame.index, frame.columns
     timed = isinstance(index, (pd.DatetimeIndex, pd.RangeIndex))
     textual = [name for name, dtype in frame.dtypes.items() if not is_numeric_dtype(dtype)]
@@ -140,7 +205,7 @@ def _check_frame(frame):
     ]
     for found, fault in faults:
         if found:
-            raise ValueError(f"frame has {fault}.")
+            raise ValueError(f"{name} has {fault}.")
 
 
 def _rows_ahead(index, horizon, freq):
@@ -258,8 +323,8 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
     -------
     scores : DataFrame
         A row per fold and output: fold, output, horizon, train_start, train_end, test_start,
-        test_end (index labels of X, or row numbers), n_train, n_test, MAE and RMSE (units of y),
-        MASE (NaN if the training target never changes), skill = 1 - MAE / MAE(baseline).
+        test_end (index labels of X or y, or row numbers), n_train, n_test, MAE and RMSE (units of
+        y), MASE (NaN if the training target never changes), skill = 1 - MAE / MAE(baseline).
 
     Raises
     ------
@@ -288,10 +353,11 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
     made_with = getattr(y, "attrs", {})
     horizons = made_with.get("horizon") if horizon is None else _horizons(horizon)
     targets = made_with.get("target", [])
-    if baseline is None and targets and set(targets) <= set(getattr(X, "columns", [])):
-        baseline = PersistenceRegressor([X.columns.get_loc(label) for label in targets])
+    names = getattr(X, "columns", None)
+    if baseline is None and targets and set(targets) <= set(() if names is None else names):
+        baseline = PersistenceRegressor([list(X.columns).index(label) for label in targets])
     truth = _columns(y)
-    labels = getattr(X, "index", np.arange(len(truth)))
+    labels = getattr(X, "index", getattr(y, "index", np.arange(len(truth))))
     folds = []
     for fold, (train, test) in enumerate(check_cv(cv).split(X, y)):
         _check_fold(fold, train, test, max(horizons or [1]))

@@ -1,14 +1,15 @@
-"""Scorers that carry conditioning and convergence through a scikit-learn search."""
+"""Searches, and scorers that carry conditioning and convergence through them."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ._grid_search import StackedGridSearchCV
 from ._records import fitted_record
 from .conditioning import _check_quantity as check_conditioning_quantity
 from .convergence import _check_quantity as check_convergence_quantity
 
-__all__ = ["make_conditioning_scorer", "make_convergence_scorer"]
+__all__ = ["StackedGridSearchCV", "make_conditioning_scorer", "make_convergence_scorer"]
 
 _NEGATED = "neg_"
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ._records import fitted_record
 
-__all__ = ["ConvergenceDisplay", "SpectrumDisplay"]
+__all__ = ["BetaPathDisplay", "ConvergenceDisplay", "SpectrumDisplay"]
 
 _MARKERS = "osD^vP*X<>"
 
@@ -132,7 +132,9 @@ class ConvergenceDisplay:
             self.lines_ += self.ax_.plot(epochs, values, label=label, markevery=every, **style)
         self.ax_.set(xlabel="epoch", ylabel="Phi / Phi_0" if self.relative else "training loss")
         positive = all((loss > 0).all() for loss in self.curves.values())
-        span = [loss.max() / loss.min() for loss in self.curves.values() if positive]
+        # A curve is empty where every fit diverged.
+        drawn = [loss for loss in self.curves.values() if len(loss) and positive]
+        span = [loss.max() / loss.min() for loss in drawn]
         # A logarithmic axis shows a linear rate as a line, but reads badly under one decade.
         if positive and max(span, default=1) > 10:
             self.ax_.set_yscale("log")
@@ -269,6 +271,139 @@ class SpectrumDisplay:
             self.lines_ += self.ax_.semilogy(index, attention, label=f"{start}Attn(X)", **dotted)
         self.ax_.set(xlabel="index", ylabel="singular value")
         self.ax_.legend(fontsize="small")
+        return self
+
+
+class BetaPathDisplay:
+    """Losses, scores and conditioning against beta, one panel per quantity.
+
+    Parameters
+    ----------
+    table : DataFrame indexed by beta, columns (quantity, statistic)
+        As :meth:`BetaPath.summary` returns it; the statistic "mean", and where there are any "low"
+        and "high".
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes
+        One per quantity.
+    lines_ : list of matplotlib Line2D
+        The means.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn_restrans.plotting import BetaPathDisplay
+    >>> table = pd.DataFrame({("loss", "mean"): [0.9, 0.5]}, index=[0.0, 1.0])
+    >>> BetaPathDisplay(table).quantities
+    ['loss']
+    """
+
+    def __init__(self, table):
+        self.table = table
+        self.quantities = list(dict.fromkeys(name for name, _ in table.columns))
+
+    @classmethod
+    def from_estimator(cls, estimator, *, quantities=None, ax=None):
+        """Draw the path of a fitted ...CV estimator, or a path.
+
+        Parameters
+        ----------
+        estimator : fitted ResidualTransformerRegressorCV or -ClassifierCV, or BetaPath
+            The estimator may be inside a Pipeline or a TransformedTargetRegressor.
+        quantities : sequence of str, default=None
+            Columns of ``BetaPath.summary()``; those without a finite value are left out. None is
+            loss, score, sigma_min_Z and condition_number_Z.
+        ax : array-like of matplotlib Axes, default=None
+            One per quantity drawn; None makes a figure.
+
+        Returns
+        -------
+        display : BetaPathDisplay
+
+        Raises
+        ------
+        ValueError
+            For a quantity the path does not have.
+        """
+        path = estimator if hasattr(estimator, "summary") else None
+        table = (path or fitted_record(estimator, "beta_path_")).summary()
+        if quantities is None:
+            quantities = ("loss", "score", "sigma_min_Z", "condition_number_Z")
+        for name in quantities:
+            if name not in table.columns.get_level_values(0):
+                known = list(dict.fromkeys(table.columns.get_level_values(0)))
+                raise ValueError(f"quantities must be among {known}, got {name!r}.")
+        kept = [name for name in quantities if np.isfinite(table[name, "mean"]).any()]
+        return cls(table[kept]).plot(ax)
+
+    @classmethod
+    def from_cv_results(cls, cv_results, *, quantities=None, ax=None):
+        """Draw ``cv_results_`` of a ...CV estimator: means without intervals.
+
+        Parameters
+        ----------
+        cv_results : dict
+            With ``param_residual_beta`` and a column ``mean_<quantity>`` for each quantity.
+        quantities : sequence of str, default=None
+            What to draw; None is train_loss, test_score and sigma_min_Z.
+        ax : array-like of matplotlib Axes, default=None
+            One per quantity; None makes a figure.
+
+        Returns
+        -------
+        display : BetaPathDisplay
+
+        Raises
+        ------
+        ValueError
+            If the results have no such column.
+        """
+        import pandas as pd
+
+        if quantities is None:
+            quantities = ("train_loss", "test_score", "sigma_min_Z")
+        beta = np.asarray(_parameter(cv_results, "residual_beta"), dtype=float)
+        columns = {(q, "mean"): _column(cv_results, f"mean_{q}") for q in quantities}
+        table = pd.DataFrame(columns, index=pd.Index(beta, name="beta"))
+        return cls(table.sort_index()).plot(ax)
+
+    def plot(self, ax=None):
+        """Draw a panel per quantity, with the interval of the mean over seeds where there is one.
+
+        Parameters
+        ----------
+        ax : array-like of matplotlib Axes, default=None
+            One per quantity; None makes a figure.
+
+        Returns
+        -------
+        self : BetaPathDisplay
+
+        Raises
+        ------
+        ValueError
+            If there are not as many axes as quantities.
+        """
+        import matplotlib.pyplot as plt
+
+        n = len(self.quantities)
+        if ax is None:
+            _, ax = plt.subplots(1, n, figsize=(3.4 * n, 3.4), layout="constrained", squeeze=False)
+        self.axes_, self.lines_ = np.ravel(ax), []
+        if len(self.axes_) != n:
+            raise ValueError(f"ax holds {len(self.axes_)} axes for {n} quantities; pass {n}.")
+        table = self.table.sort_index()
+        for panel, name in zip(self.axes_, self.quantities, strict=True):
+            part = table[name]
+            self.lines_ += panel.plot(part.index, part["mean"], "o-", ms=4)
+            if "low" in part and np.isfinite(part["low"]).any():
+                panel.fill_between(part.index, part["low"], part["high"], alpha=0.25)
+            mean = part["mean"].to_numpy()
+            # Singular values at beta = 0 and above it lie decades apart.
+            if (mean > 0).all() and mean.max() > 20 * mean.min():
+                panel.set_yscale("log")
+            panel.set(xlabel="beta", ylabel=name.replace("_", " "))
         return self
 
 

@@ -53,6 +53,16 @@ TINY = {
         "cases": (("last", 4, 4), ("mean", 4, 4)),
         "samples": (4,),
     },
+    "bench_predictors": {
+        "n_rows": 6,
+        "n_tokens": 3,
+        "d_model": 4,
+        "n_steps": 3,
+        "n_problems": 2,
+        "n_starts": 1,
+        "pilot_steps": 2,
+        "pilot_starts": 1,
+    },
 }
 
 

@@ -118,6 +118,7 @@ MODELS = {
     "adam": {"solver": "adam", "weight_decay": 0.1},
     "sgd": {"solver": "sgd", "learning_rate_init": 0.005, "weight_decay": 0.1},
     "sgd one_cycle": {"solver": "sgd", "learning_rate": "one_cycle", "learning_rate_init": 0.005},
+    "sgd auto": {"solver": "sgd", "learning_rate_init": "auto"},
     "constant step": {"learning_rate": "constant"},
     "mean": {"readout": "mean"},
     "two layers": {"n_layers": 2},
@@ -228,7 +229,6 @@ def test_candidates_without_progress_stop_alone():
 SEPARATE = {
     "gd": ({"solver": "gd", "learning_rate_init": 0.01}, "measures its own step"),
     "gd auto": ({"solver": "gd", "learning_rate_init": "auto"}, "measures its own step"),
-    "sgd auto": ({"solver": "sgd", "learning_rate_init": "auto"}, "measures its own step"),
     "dropout": ({"dropout": 0.2}, "dropout draws"),
     "callbacks": ({"callbacks": [GradientNormClipping(1.0)]}, "callbacks belong"),
     "warm start": ({"warm_start": True}, "warm_start continues"),
@@ -649,8 +649,8 @@ def test_a_fold_with_one_class_is_refused_in_words():
 
 def test_bad_data_are_refused_once_with_the_sentence_of_fit():
     X, y = sequences()
-    X[3, 0, 0] = np.nan
-    with pytest.raises(ValueError, match="Input X contains NaN"):
+    X[3, 0, 0] = np.inf
+    with pytest.raises(ValueError, match="Input X contains infinity"):
         residual_beta_path(X, y, [0, 1], cv=2)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         residual_beta_path(*sequences(padded=True)[:1], y[1:], [0, 1])

@@ -340,7 +340,7 @@ def test_steps_that_were_undone_are_not_part_of_the_path():
     """ReLU, beta = 0.25: kinks make 1 / (1.05 L) too long a few times in 30 steps."""
     rng = np.random.default_rng(7)
     X, y = rng.standard_normal((6, 3, 2)), rng.standard_normal(6)
-    estimator = model(residual_beta=0.25).set_params(random_state=7)
+    estimator = model(residual_beta=0.25).set_params(random_state=7, positions="learned")
     objective, start = estimator._objective(X, y)
     descent = GradientDescent(objective, "auto", start)
     undone = sum(descent.step().undone for _ in range(31))
@@ -402,7 +402,7 @@ def test_the_kernel_is_measured_at_every_step_where_that_is_cheap():
 @pytest.mark.parametrize("n", [2, 3])
 def test_the_certificate_holds_down_to_rounding_and_says_where_it_ends(n):
     X, y = planar(n, 0)
-    estimator = model(activation="tanh", d_model=16, d_ff=16)
+    estimator = model(activation="tanh", d_model=16, d_ff=16, positions="learned")
     certificate = certify_linear_convergence(estimator, X, y, n_steps=420, tangent_kernel=False)
     frame = certificate.to_frame()
     certified = (frame["status"] == "certified").to_numpy()

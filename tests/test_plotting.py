@@ -9,11 +9,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_restrans import (
+    BetaPathDisplay,
     ConvergenceDisplay,
     ResidualTransformerRegressor,
+    ResidualTransformerRegressorCV,
     SpectrumDisplay,
     make_conditioning_scorer,
     make_convergence_scorer,
+    residual_beta_path,
 )
 
 
@@ -112,3 +115,32 @@ def test_bad_input_is_named(models):
         SpectrumDisplay.from_estimator(models, stage="middle")
     with pytest.raises(ValueError, match="no convergence_ found in StandardScaler"):
         ConvergenceDisplay.from_estimator(StandardScaler())
+
+
+def test_a_path_is_drawn_with_its_means_and_intervals(data):
+    model = ResidualTransformerRegressor(d_model=8, max_iter=3, random_state=0)
+    path = residual_beta_path(*data, [2.0, 0.0, 1.0], estimator=model, cv=3, n_seeds=2)
+    display = BetaPathDisplay.from_estimator(path, quantities=("loss", "sigma_min_Z"))
+    assert [ax.get_ylabel() for ax in display.axes_] == ["loss", "sigma min Z"]
+    table = path.summary().sort_index()
+    for line, ax, name in zip(display.lines_, display.axes_, display.quantities, strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), [0.0, 1.0, 2.0])
+        np.testing.assert_array_equal(line.get_ydata(), table[name, "mean"])
+        ends = ax.collections[0].get_paths()[0].vertices[:, 1]
+        assert set(table[name, "low"]) | set(table[name, "high"]) <= set(ends)
+    assert display.axes_[1].get_yscale() == "log"
+    unscored = residual_beta_path(*data, [0.0, 1.0], estimator=model)
+    assert "score" not in BetaPathDisplay.from_estimator(unscored).quantities
+    with pytest.raises(ValueError, match=r"must be among .*'loss'.*, got 'mae'"):
+        BetaPathDisplay.from_estimator(path, quantities=["mae"])
+    with pytest.raises(ValueError, match="ax holds 1 axes for 2 quantities"):
+        display.plot(plt.subplots()[1])
+
+
+def test_a_cv_estimator_and_its_results_are_drawn_alike(data):
+    model = ResidualTransformerRegressorCV([1.0, 0.0], cv=2, d_model=8, max_iter=3, random_state=0)
+    pipe = make_pipeline(StandardScaler(), model).fit(*data)
+    drawn = BetaPathDisplay.from_estimator(pipe, quantities=("loss", "score", "sigma_min_Z"))
+    again = BetaPathDisplay.from_cv_results(pipe[-1].cv_results_)
+    for a, b in zip(drawn.lines_, again.lines_, strict=True):
+        np.testing.assert_allclose(a.get_ydata(), b.get_ydata(), rtol=1e-12)

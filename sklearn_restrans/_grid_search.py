@@ -1,0 +1,290 @@
+"""GridSearchCV that trains the candidates of one shape together."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from joblib import Parallel, delayed
+from joblib import hash as hash_of
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import indexable
+
+from ._compat import (
+    _check_method_params,
+    _fit_context,
+    _insert_error_scores,
+    _safe_indexing,
+    _score,
+    _warn_or_raise_about_fit_failures,
+)
+from ._stacked import STACKABLE, fit_candidates, plan_stacks
+from ._training import DivergenceError
+
+__all__ = ["StackedGridSearchCV"]
+
+
+class StackedGridSearchCV(GridSearchCV):
+    """GridSearchCV over a residual Transformer that trains candidates of one shape together.
+
+    Parameters, results and the numbers in them are those of GridSearchCV, up to rounding.
+    Candidates that differ in ``residual_beta``, ``learning_rate_init``, ``weight_decay`` and
+    ``random_state`` only are trained as one model with a leading candidate dimension where that is
+    faster, and the earlier steps of a Pipeline are fitted once for all of them.
+
+    Parameters
+    ----------
+    estimator : ResidualTransformerRegressor, -Classifier, or a Pipeline that ends with one
+        What to fit.
+    param_grid : dict or list of dicts
+        Values to try, by parameter name.
+    scoring : str, callable, list, tuple or dict, default=None
+        As in GridSearchCV, and so are all that follow.
+    n_jobs : int, default=None
+        Processes over groups of candidates and folds, one thread each.
+    refit : bool, str or callable, default=True
+        Whether, and by which score, the best candidate is fitted again on all data.
+    cv : int, splitter or iterable of splits, default=None
+        Folds; None is 5.
+    verbose : int, default=0
+        As in GridSearchCV.
+    pre_dispatch : int or str, default="2*n_jobs"
+        As in GridSearchCV.
+    error_score : "raise" or number, default=nan
+        Score of a fit that failed. A candidate that diverges ends alone.
+    return_train_score : bool, default=False
+        Whether to score the training parts too.
+
+    Attributes
+    ----------
+    plans_ : list of dict
+        For each group of candidates of one shape: mode ("stacked" or "separate"), size, reason,
+        and ``candidates``, the rows of ``cv_results_`` in it.
+    cv_results_ : dict of ndarrays
+        As in GridSearchCV; a fit's time is its share of its group's.
+    best_estimator_, best_score_, best_params_, best_index_, scorer_, n_splits_, refit_time_, \
+multimetric_
+        As in GridSearchCV.
+
+    See Also
+    --------
+    ResidualTransformerRegressorCV : Searches beta alone.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn_restrans import ResidualTransformerRegressor, StackedGridSearchCV
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = ResidualTransformerRegressor(d_model=8, max_iter=2, random_state=0)
+    >>> grid = {"residual_beta": [0, 1], "learning_rate_init": [1e-3, 1e-2]}
+    >>> search = StackedGridSearchCV(model, grid, cv=2).fit(X, y)
+    >>> search.plans_[0]["mode"], len(search.cv_results_["params"])
+    ('stacked', 4)
+    """
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y=None, **params):
+        """Fit and score every candidate on every fold, and the best one on all data.
+
+        Parameters
+        ----------
+        X : array-like or SequenceView
+            As for the estimator.
+        y : array-like, default=None
+            Targets.
+        **params : dict
+            ``sample_weight``, ``groups`` and the like, handed on as GridSearchCV does.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        TypeError
+            If the estimator does not end with one of this package.
+        ValueError
+            If every fit failed, or any with ``error_score="raise"``.
+        """
+        _last_step(self.estimator)
+        scorers, refit_metric = self._get_scorers()
+        X, y = indexable(X, y)
+        params = _check_method_params(X, params=params)
+        routed = self._get_routed_params_for_fit(params)
+        candidates = list(ParameterGrid(self.param_grid))
+        groups = _groups_of_one_shape(self.estimator, candidates)
+        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        splits = list(cv.split(X, y, **routed.splitter.split))
+        self.n_splits_ = len(splits)
+        settings = {
+            "fit_params": routed.estimator.fit,
+            "scorer": scorers,
+            "score_params": routed.scorer.score,
+            "with_train": self.return_train_score,
+            "error_score": self.error_score,
+        }
+        parallel = Parallel(n_jobs=self.n_jobs, pre_dispatch=self.pre_dispatch)
+        done = parallel(
+            delayed(_fit_and_score_group)(
+                self.estimator, [candidates[k] for k in group], X, y, *split, **settings
+            )
+            for group in groups
+            for split in splits
+        )
+        outputs = {}
+        self.plans_ = []
+        for number, (plan, group_outputs) in enumerate(done):
+            group, fold = groups[number // len(splits)], number % len(splits)
+            if fold == 0:
+                self.plans_.append(plan | {"candidates": group})
+            outputs |= {(k, fold): out for k, out in zip(group, group_outputs, strict=True)}
+        self._conclude(candidates, [outputs[key] for key in sorted(outputs)], refit_metric)
+        if self.refit:
+            best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
+            started = time.perf_counter()
+            self.best_estimator_ = best.fit(X, y, **routed.estimator.fit)
+            self.refit_time_ = time.perf_counter() - started
+            if hasattr(best, "feature_names_in_"):
+                self.feature_names_in_ = best.feature_names_in_
+        self.scorer_ = getattr(scorers, "_scorers", scorers)
+        return self
+
+    def _conclude(self, candidates, outputs, refit_metric):
+        """Results and the best candidate from the output of every fit, by candidate and fold."""
+        _warn_or_raise_about_fit_failures(outputs, self.error_score)
+        _insert_error_scores(outputs, self.error_score)
+        self.cv_results_ = self._format_results(candidates, self.n_splits_, outputs)
+        first = outputs[0]["test_scores"]
+        self.multimetric_ = isinstance(first, dict)
+        if callable(self.scoring) and self.multimetric_:
+            self._check_refit_for_multimetric(first)
+            refit_metric = self.refit
+        if self.refit or not self.multimetric_:
+            results = self.cv_results_
+            self.best_index_ = self._select_best_index(self.refit, refit_metric, results)
+            self.best_params_ = candidates[self.best_index_]
+            if not callable(self.refit):
+                self.best_score_ = results[f"mean_test_{refit_metric}"][self.best_index_]
+
+
+def _last_step(estimator):
+    """The Transformer itself, and the prefix of its parameters in the estimator's."""
+    prefix = ""
+    model = estimator
+    while isinstance(model, Pipeline):
+        name, model = model.steps[-1]
+        prefix += f"{name}__"
+    if not hasattr(model, "_begin") or hasattr(model, "betas"):
+        raise TypeError(
+            "estimator must be a ResidualTransformerRegressor or -Classifier or a Pipeline that "
+            f"ends with one, got {type(model).__name__}; use GridSearchCV for anything else."
+        )
+    return model, prefix
+
+
+def _groups_of_one_shape(estimator, candidates):
+    """Lists of the numbers of candidates that may be trained together."""
+    model, prefix = _last_step(estimator)
+    groups: dict[str, list[int]] = {}
+    for number, params in enumerate(candidates):
+        free = set(STACKABLE)
+        if params.get(f"{prefix}early_stopping", model.early_stopping):
+            free.remove("random_state")  # it decides which rows are held out
+        names = {prefix + name for name in free}
+        fixed = sorted((name, value) for name, value in params.items() if name not in names)
+        groups.setdefault(hash_of(fixed), []).append(number)
+    return list(groups.values())
+
+
+def _fit_and_score_group(
+    estimator,
+    group,
+    X,
+    y,
+    train,
+    test,
+    *,
+    fit_params,
+    scorer,
+    score_params,
+    with_train,
+    error_score,
+):
+    """Fit candidates of one shape on one fold; the plan, and a result per candidate."""
+    X_train, y_train = _safe_indexing(X, train), _safe_indexing(y, train)
+    models = [clone(estimator).set_params(**clone(params, safe=False)) for params in group]
+    plan, errors, seconds = _fit_group(
+        models, X_train, y_train, _check_method_params(X, params=fit_params, indices=train)
+    )
+    parts = {"test": (test, _safe_indexing(X, test), _safe_indexing(y, test))}
+    if with_train:
+        parts["train"] = (train, X_train, y_train)
+    outputs = []
+    for model, error in zip(models, errors, strict=True):
+        if error is not None and error_score == "raise":
+            raise error
+        text = None if error is None else f"{type(error).__name__}: {error}"
+        out = {"fit_error": text, "fit_time": seconds / len(models)}
+        out |= {"n_test_samples": len(test), "score_time": 0.0}
+        for name, (rows, X_part, y_part) in parts.items():
+            if error is not None:
+                out[f"{name}_scores"] = error_score
+                continue
+            weights = _check_method_params(X, params=score_params, indices=rows)
+            started = time.perf_counter()
+            scores = _score(model, X_part, y_part, scorer, weights, error_score)
+            out[f"{name}_scores"] = scores
+            if name == "test":
+                out["score_time"] = time.perf_counter() - started
+        outputs.append(out)
+    return plan, outputs
+
+
+def _fit_group(models, X, y, fit_params):
+    """Fit models of one shape in place; the plan, an error or None for each, and the seconds."""
+    started = time.perf_counter()
+    tails = [_last_step(model)[0] for model in models]
+    _, prefix = _last_step(models[0])
+    weight = fit_params.get(f"{prefix}sample_weight")
+    beyond = [name for name in fit_params if name != f"{prefix}sample_weight"]
+    plan = {"mode": "separate", "size": 1, "reason": f"fit takes {', '.join(beyond)}"}
+    errors = [None] * len(models)
+    try:
+        if not beyond:
+            X = _through_earlier_steps(models, X, y)
+            prepared = clone(tails[0])
+            plan = plan_stacks(prepared, prepared._check_data(X, y, weight), len(models))
+            for part in np.array_split(range(len(models)), -(-len(models) // plan["size"])):
+                outcomes, _ = fit_candidates([tails[k] for k in part], X, y, weight)
+                for k, outcome in zip(part, outcomes, strict=True):
+                    errors[k] = outcome if isinstance(outcome, DivergenceError) else None
+        else:
+            for k, model in enumerate(models):
+                errors[k] = _error_of(model.fit, X, y, **fit_params)
+    except Exception as error:
+        # As in GridSearchCV, data or parameters that cannot be fitted are this fit's error.
+        errors = [error] * len(models)
+    return plan, errors, time.perf_counter() - started
+
+
+def _through_earlier_steps(models, X, y):
+    """X after the earlier steps of Pipelines, fitted once and shared by all of them."""
+    while isinstance(models[0], Pipeline):
+        if len(models[0].steps) > 1:
+            head = models[0][:-1]
+            X = head.fit_transform(X, y)
+            for model in models:
+                model.steps = [*head.steps, model.steps[-1]]
+        models = [model.steps[-1][1] for model in models]
+    return X
+
+
+def _error_of(function, *args, **kwargs):
+    """The error a call raised, or None."""
+    try:
+        function(*args, **kwargs)
+    except Exception as error:
+        return error
+    return None

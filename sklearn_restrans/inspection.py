@@ -1,0 +1,97 @@
+"""Which channels of a sequence a fitted model uses."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.metrics import check_scoring
+from sklearn.utils import Bunch, check_random_state
+from sklearn.utils.validation import check_consistent_length
+
+from ._compat import _safe_indexing
+
+__all__ = ["channel_importance"]
+
+
+def channel_importance(
+    estimator, X, y, *, scoring=None, n_repeats=5, max_samples=2_000, random_state=None
+):
+    """Permutation importance of the channels of sequences.
+
+    The importance of channel c is the mean drop of the score when every sequence gets the channel,
+    over all its tokens, of another sequence: score(X) - score(X with channel c permuted). That is
+    :func:`sklearn.inspection.permutation_importance` for inputs (n, T, f), which that function,
+    made for tables, does not take; for a 2-D X, with or without ``window``, use that function.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted on sequences or a SequenceView.
+    X : array-like of shape (n_samples, n_tokens, n_features) or SequenceView
+        Sequences to score.
+    y : array-like
+        Their targets.
+    scoring : str or callable, default=None
+        Score; None is ``estimator.score``.
+    n_repeats : int, default=5
+        Permutations per channel.
+    max_samples : int, default=2_000
+        At most so many sequences, drawn without replacement; they are held as one array.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the sequences drawn and of the permutations.
+
+    Returns
+    -------
+    result : Bunch
+        ``importances`` (n_features, n_repeats), ``importances_mean`` and ``importances_std``
+        (n_features,), ``baseline_score``, and ``columns``, the channel names of a SequenceView of a
+        DataFrame, else None.
+
+    Raises
+    ------
+    ValueError
+        If X is not 3-D, or n_repeats or max_samples is not positive.
+
+    References
+    ----------
+    L. Breiman, "Random Forests", Machine Learning 45 (2001) 5-32, section 10.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_restrans import ResidualTransformerRegressor, channel_importance
+    >>> X = np.random.default_rng(0).standard_normal((200, 4, 3))
+    >>> y = X[:, -1, 1]
+    >>> model = ResidualTransformerRegressor(d_model=8, random_state=0).fit(X, y)
+    >>> int(channel_importance(model, X, y, random_state=0).importances_mean.argmax())
+    1
+    """
+    if len(getattr(X, "shape", np.shape(X))) != 3:
+        raise ValueError(
+            "X must be 3-D (n_samples, n_tokens, n_features) or a SequenceView; for a table use "
+            "sklearn.inspection.permutation_importance."
+        )
+    for name, value in (("n_repeats", n_repeats), ("max_samples", max_samples)):
+        if not value >= 1:
+            raise ValueError(f"{name} must be at least 1, got {value!r}.")
+    check_consistent_length(X, y)
+    rng, scorer = check_random_state(random_state), check_scoring(estimator, scoring)
+    columns = getattr(X, "columns", None)
+    if len(y) > max_samples:
+        rows = np.sort(rng.permutation(len(y))[: int(max_samples)])
+        X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
+    X = np.array(X)  # a view has no place for one changed channel
+    baseline = scorer(estimator, X, y)
+    importances = np.empty((X.shape[2], n_repeats))
+    for channel in range(X.shape[2]):
+        original = X[:, :, channel].copy()
+        for repeat in range(n_repeats):
+            X[:, :, channel] = original[rng.permutation(len(X))]
+            importances[channel, repeat] = baseline - scorer(estimator, X, y)
+        X[:, :, channel] = original
+    return Bunch(
+        importances=importances,
+        importances_mean=importances.mean(axis=1),
+        importances_std=importances.std(axis=1),
+        baseline_score=baseline,
+        columns=columns,
+    )

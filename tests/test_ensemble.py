@@ -1,0 +1,127 @@
+"""An ensemble over seeds is the mean of its members, each the fit that its seed gives."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sklearn_restrans import (
+    DivergenceError,
+    ResidualTransformerClassifier,
+    ResidualTransformerRegressor,
+    SeedEnsembleClassifier,
+    SeedEnsembleRegressor,
+    SequenceView,
+)
+
+SMALL = {"d_model": 8, "max_iter": 4, "batch_size": 16}
+
+
+def table(n=70):
+    X = np.random.default_rng(0).standard_normal((n, 4))
+    return X, X[:, 0] + X[:, 1] ** 2
+
+
+def regressor(**settings):
+    return ResidualTransformerRegressor(**SMALL | settings)
+
+
+# Whole batches and enough of them: scikit-learn wants weights equal to repeated rows, and accuracy.
+CHECKED = {"d_model": 16, "batch_size": 200, "max_iter": 60}
+
+
+@parametrize_with_checks(
+    [
+        SeedEnsembleRegressor(regressor(**CHECKED), n_estimators=2, random_state=0),
+        SeedEnsembleClassifier(
+            ResidualTransformerClassifier(**CHECKED), n_estimators=2, random_state=0
+        ),
+    ]
+)
+def test_scikit_learn_takes_it_for_one_of_its_own(estimator, check):
+    check(estimator)
+
+
+def test_members_are_the_fits_of_their_seeds():
+    X, y = table()
+    weight = np.random.default_rng(1).uniform(0.5, 2, len(y))
+    ensemble = SeedEnsembleRegressor(regressor(), n_estimators=3, random_state=0)
+    ensemble.fit(X, y, weight, X_val=X[:20], y_val=y[:20])
+    assert ensemble.plan_["mode"] == "stacked" and ensemble.errors_ == []
+    alone = [clone(m).fit(X, y, weight, X_val=X[:20], y_val=y[:20]) for m in ensemble.estimators_]
+    assert len({m.random_state for m in alone}) == 3
+    for member, expected in zip(ensemble.estimators_, alone, strict=True):
+        assert member.best_iteration_ == expected.best_iteration_
+        # float64 sums of other order over some twenty steps
+        np.testing.assert_allclose(member.predict(X), expected.predict(X), rtol=1e-9, atol=1e-9)
+    mean = np.mean([member.predict(X) for member in ensemble.estimators_], axis=0)
+    np.testing.assert_array_equal(ensemble.predict(X), mean)
+
+
+@pytest.mark.parametrize("settings", [{"dropout": 0.2}, {"early_stopping": True}])
+def test_what_cannot_be_stacked_is_an_ensemble_too(settings):
+    X, y = table()
+    ensemble = SeedEnsembleRegressor(regressor(**settings), n_estimators=2, random_state=0)
+    assert ensemble.fit(X, y).plan_["mode"] == "separate"
+    alone = [clone(member).fit(X, y).predict(X) for member in ensemble.estimators_]
+    np.testing.assert_array_equal(ensemble.predict(X), np.mean(alone, axis=0))
+
+
+def test_probabilities_are_averaged_and_labels_kept():
+    X, y = load_iris(return_X_y=True)
+    labels = np.array(["a", "b", "c"])[y]
+    member = ResidualTransformerClassifier(**SMALL)
+    ensemble = SeedEnsembleClassifier(member, n_estimators=3, random_state=0).fit(X, labels)
+    mean = np.mean([m.predict_proba(X) for m in ensemble.estimators_], axis=0)
+    np.testing.assert_array_equal(ensemble.predict_proba(X), mean)
+    np.testing.assert_array_equal(ensemble.predict(X), ensemble.classes_[mean.argmax(axis=1)])
+    there = pickle.loads(pickle.dumps(ensemble))
+    np.testing.assert_array_equal(there.predict_proba(X), mean)
+
+
+def test_it_goes_through_pipelines_searches_and_views():
+    X, y = table(90)
+    ensemble = SeedEnsembleRegressor(regressor(), n_estimators=2, random_state=0)
+    grid = {"seedensembleregressor__estimator__residual_beta": [0.0, 1.0]}
+    search = GridSearchCV(make_pipeline(StandardScaler(), ensemble), grid, cv=2).fit(X, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    view = SequenceView(X, np.arange(3, 90), 4)
+    assert np.isfinite(cross_val_score(ensemble, view, y[3:], cv=3)).all()
+    one, two = (clone(ensemble).set_params(n_jobs=n).fit(X, y).predict(X) for n in (1, 2))
+    np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
+
+
+def test_members_that_diverge_are_left_out(monkeypatch):
+    X, y = table()
+    wild = regressor(solver="sgd", learning_rate_init=1e12)
+    with pytest.raises(DivergenceError, match=r"all 2 members diverged: .*learning_rate_init"):
+        SeedEnsembleRegressor(wild, n_estimators=2).fit(X, y)
+    begin = ResidualTransformerRegressor._begin
+    spared = []
+
+    def one_fails(self, *args, **kwargs):
+        spared.append(self)
+        if len(spared) == 2:
+            raise DivergenceError("the second of three")
+        return begin(self, *args, **kwargs)
+
+    monkeypatch.setattr(ResidualTransformerRegressor, "_begin", one_fails)
+    ensemble = SeedEnsembleRegressor(regressor(), n_estimators=3, random_state=0).fit(X, y)
+    assert len(ensemble.estimators_) == 2 and ensemble.errors_ == ["the second of three"]
+    assert np.isfinite(ensemble.predict(X)).all()
+
+
+def test_bad_input_is_a_sentence():
+    X, y = table()
+    for wrong in (Ridge(), ResidualTransformerClassifier()):
+        with pytest.raises(TypeError, match="must be a ResidualTransformerRegressor, got"):
+            SeedEnsembleRegressor(wrong).fit(X, y)
+    with pytest.raises(ValueError, match="n_estimators"):
+        SeedEnsembleRegressor(n_estimators=0).fit(X, y)
