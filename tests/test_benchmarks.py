@@ -53,6 +53,22 @@ TINY = {
         "cases": (("last", 4, 4), ("mean", 4, 4)),
         "samples": (4,),
     },
+    "bench_beta_path": {
+        "n_windows": 300,
+        "n_folds": 2,
+        "n_epochs": 1,
+        "processes": 1,
+        "rounds": 1,
+        "widths": (4,),
+        "jena_rows": 400,
+        "jena_train": 60,
+        "jena_test": 30,
+        "cost_rounds": 1,
+        "cost_lengths": (4,),
+        "cost_widths": (4,),
+        "cost_windows": (("last", 128), ("mean", 64)),
+    },
+    "bench_sst2": {"n_texts": 40, "n_seeds": 1, "n_members": 2, "n_timed": 40, "n_epochs": 1},
     "bench_predictors": {
         "n_rows": 6,
         "n_tokens": 3,
@@ -81,6 +97,11 @@ def test_the_quick_path_writes_every_table_and_target(name, tmp_path, monkeypatc
     monkeypatch.setenv("SKLEARN_RESTRANS_DATA", str(tmp_path))
     hours = datafiles.ten_minutes(600 * 6)[::6]
     datafiles.write(tmp_path, datafiles.jena_text(hours), "jena_2009_2016_hourly.csv")
+    (tmp_path / "sst2").mkdir()
+    reviews = [f"a {word} film {k}\t{k % 2}" for k, word in enumerate(["dull", "fine"] * 20)]
+    for part in ("train", "dev", "test"):
+        text = "\n".join(["sentence\tlabel", *reviews])
+        (tmp_path / "sst2" / f"{part}.tsv").write_text(text)
     bench = importlib.import_module(name)
     threads = torch.get_num_threads()
     sizes = {"quick": bench.Size(**TINY[name])}
