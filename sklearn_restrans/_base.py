@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ._compat import Interval, StrOptions, _fit_context
@@ -214,6 +214,13 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
         return self._prepare(X, y, sample_weight, seed=0)[0]
 
     @_fit_context(prefer_skip_nested_validation=True)
+    def _check_parameters(self):
+        """Refuse the parameters that fit would refuse whatever the data are."""
+        self._beta(self.n_layers)
+        self._check_step()
+        check_random_state(self.random_state)
+
+    @_fit_context(prefer_skip_nested_validation=True)
     def _objective(self, X, y, sample_weight=None, *, fitted=False):
         """The loss, in float64 on the CPU without dropout, and the seed that goes with its descent.
 
@@ -346,9 +353,12 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
         return TrainingSet(source, self._target_tensor(y[rows], dtype).to(device), weight, rows)
 
     def _given_validation(self, X_val, y_val, dtype, device):
-        X = self._check_X(X_val, reset=False)
-        y = self._check_targets(y_val, reset=False)
-        check_consistent_length(X, y)
+        try:
+            X = self._check_X(X_val, reset=False)
+            y = self._check_targets(y_val, reset=False)
+            check_consistent_length(X, y)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"in X_val, y_val: {error}") from None
         source = make_source(X, self._x_scaler, dtype, device)
         return self._training_set(source, y, None, np.arange(len(y)), dtype)
 

@@ -41,6 +41,10 @@ class BetaSearch:
     @property
     def residual_beta(self):
         """The chosen beta, under the name the plain estimator's code knows."""
+        if "_chosen" not in vars(self):
+            raise AttributeError(
+                f"residual_beta of {type(self).__name__} is chosen by fit; there is none before."
+            )
         return self._chosen
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -98,7 +102,10 @@ class BetaSearch:
         if own["refit"]:
             super().fit(X, y, sample_weight)
         else:
-            self.__dict__.pop("net_", None)
+            kept = {"beta_path_", "cv_results_", "residual_beta_"}
+            for name in list(vars(self)):
+                if name.endswith("_") and name not in kept and not name.startswith("best_"):
+                    delattr(self, name)
         return self
 
     def _report(self, *args):

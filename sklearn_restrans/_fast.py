@@ -133,7 +133,12 @@ def _attend_one_query(layer: Layer, X: Tensor, x_read: Tensor, mask: Tensor | No
 
 def _by_token(rows: Tensor, x: Tensor) -> Tensor:
     """Rows (*K, n h, i) times the sequence they belong to, x (*K, n, i, o)."""
-    return rows_times(rows.unflatten(-2, (x.shape[-3], -1)), x).flatten(-3, -2)
+    rows = rows.unflatten(-2, (x.shape[-3], -1))
+    if rows.ndim == x.ndim:
+        return rows_times(rows, x).flatten(-3, -2)
+    # One sequence for all candidates: their rows side by side, so that x is not copied K times.
+    together = rows_times(rows.movedim(0, 1).flatten(1, 2), x)  # (n, K h, o)
+    return together.unflatten(1, (len(rows), -1)).movedim(1, 0).flatten(-3, -2)
 
 
 def _weights(layer: Layer, scores: Tensor, more: Tensor | None, mask: Tensor | None) -> Tensor:

@@ -109,6 +109,10 @@ multimetric_
             If every fit failed, or any with ``error_score="raise"``.
         """
         _last_step(self.estimator)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
         scorers, refit_metric = self._get_scorers()
         X, y = indexable(X, y)
         params = _check_method_params(X, params=params)
@@ -117,6 +121,11 @@ multimetric_
         groups = _groups_of_one_shape(self.estimator, candidates)
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(cv.split(X, y, **routed.splitter.split))
+        if not splits or not candidates:
+            raise ValueError(
+                f"no fit to make: param_grid has {len(candidates)} candidates and cv {len(splits)} "
+                "folds."
+            )
         self.n_splits_ = len(splits)
         settings = {
             "fit_params": routed.estimator.fit,
@@ -176,7 +185,7 @@ def _last_step(estimator):
     while isinstance(model, Pipeline):
         name, model = model.steps[-1]
         prefix += f"{name}__"
-    if not hasattr(model, "_begin") or hasattr(model, "betas"):
+    if isinstance(model, type) or not hasattr(model, "_begin") or hasattr(model, "betas"):
         raise TypeError(
             "estimator must be a ResidualTransformerRegressor or -Classifier or a Pipeline that "
             f"ends with one, got {type(model).__name__}; use GridSearchCV for anything else."
@@ -186,16 +195,26 @@ def _last_step(estimator):
 
 def _groups_of_one_shape(estimator, candidates):
     """Lists of the numbers of candidates that may be trained together."""
-    model, prefix = _last_step(estimator)
+    _, prefix = _last_step(estimator)
     groups: dict[str, list[int]] = {}
     for number, params in enumerate(candidates):
         free = set(STACKABLE)
-        if params.get(f"{prefix}early_stopping", model.early_stopping):
+        if _stops_early(estimator, params):
             free.remove("random_state")  # it decides which rows are held out
         names = {prefix + name for name in free}
         fixed = sorted((name, value) for name, value in params.items() if name not in names)
         groups.setdefault(hash_of(fixed), []).append(number)
     return list(groups.values())
+
+
+def _stops_early(estimator, params):
+    """Whether a candidate stops early; one whose parameters do not exist fails in its own fit."""
+    try:
+        return _last_step(clone(estimator).set_params(**clone(params, safe=False)))[
+            0
+        ].early_stopping
+    except (ValueError, TypeError):
+        return True
 
 
 def _fit_and_score_group(
@@ -253,10 +272,14 @@ def _fit_group(models, X, y, fit_params):
     errors = [None] * len(models)
     try:
         if not beyond:
-            X = _through_earlier_steps(models, X, y)
-            prepared = clone(tails[0])
-            plan = plan_stacks(prepared, prepared._check_data(X, y, weight), len(models))
-            for part in np.array_split(range(len(models)), -(-len(models) // plan["size"])):
+            errors = [_error_of(tail._check_parameters) for tail in tails]
+            good = [k for k, error in enumerate(errors) if error is None]
+            if not good:
+                return plan, errors, time.perf_counter() - started
+            X = _through_earlier_steps([models[k] for k in good], X, y)
+            prepared = clone(tails[good[0]])
+            plan = plan_stacks(prepared, prepared._check_data(X, y, weight), len(good))
+            for part in np.array_split(good, -(-len(good) // plan["size"])):
                 outcomes, _ = fit_candidates([tails[k] for k in part], X, y, weight)
                 for k, outcome in zip(part, outcomes, strict=True):
                     errors[k] = outcome if isinstance(outcome, DivergenceError) else None
@@ -264,8 +287,8 @@ def _fit_group(models, X, y, fit_params):
             for k, model in enumerate(models):
                 errors[k] = _error_of(model.fit, X, y, **fit_params)
     except Exception as error:
-        # As in GridSearchCV, data or parameters that cannot be fitted are this fit's error.
-        errors = [error] * len(models)
+        # As in GridSearchCV, data that cannot be fitted are the fit's error.
+        errors = [error if own is None else own for own in errors]
     return plan, errors, time.perf_counter() - started
 
 

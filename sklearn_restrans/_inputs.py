@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from ._compat import _check_sample_weight, _num_samples
 from ._data import padded_length, padding_mask
-from ._views import SequenceView, gaps
+from ._views import SequenceView, gaps, longest_step
 
 # More rows than this of an embedding table come from ids that were never counted from 0.
 _MOST_IDS = 2_000_000
@@ -84,10 +86,11 @@ class _Segmented(NamedTuple):
     labels: object
 
 
-def _segments(rows, labels, max_gap):
+def _segments(rows, labels, longest, max_gap):
     """Number of the segment of each row: a new label, or a gap in the time stamps, starts one.
 
-    None where neither tells. ``rows`` are as the user passed them, with their index.
+    None where neither tells. ``rows`` are as the user passed them, with their index, which must go
+    forward within a label unless ``max_gap`` is None; ``longest`` is the longest step of fit.
     """
     n = _num_samples(rows)
     new = np.zeros(n, dtype=bool)
@@ -97,10 +100,20 @@ def _segments(rows, labels, max_gap):
             raise ValueError(
                 f"segments must hold one label per row of X, shape ({n},), got {labels.shape}."
             )
-        if labels.dtype.kind == "f" and np.isnan(labels).any():
-            raise ValueError("segments holds NaN; give every row a label.")
+        if pd.isna(labels).any():
+            raise ValueError("segments holds missing labels; give every row one.")
         new[1:] |= labels[1:] != labels[:-1]
-    new |= gaps(getattr(rows, "index", None), max_gap)
+    index = getattr(rows, "index", None)
+    if max_gap is not None and isinstance(index, pd.DatetimeIndex):
+        back = np.r_[False, np.diff(index.asi8) <= 0] & ~new
+        if back.any():
+            row = int(np.flatnonzero(back)[0])
+            raise ValueError(
+                f"the time stamps of X go back, or repeat, at row {row} ({index[row]}): sort the "
+                "rows by time and keep one of each (X.sort_index()), name the series of every row "
+                "with segments=..., or set max_gap=None to ignore the index."
+            )
+        new |= gaps(index, longest)
     return np.cumsum(new) if new.any() else None
 
 
@@ -154,7 +167,9 @@ class InputChecks:
                 raise ValueError(f"X has shape {X.shape}: 0 tokens or 0 feature(s) in a sequence.")
             kind = "sequence"
         else:
-            segments = None if window is None else _segments(X, labels, self.max_gap)
+            segments = None
+            if window is not None:
+                segments = self._segments_of(X, labels, reset)
             X = validate_data(
                 self,
                 X,
@@ -182,6 +197,20 @@ class InputChecks:
         if kind == "sequence" and reset:
             self._n_tokens = X.shape[1]
         return X
+
+    def _segments_of(self, X, labels, reset):
+        """Segments of the rows of X, by the labels and by the clock as fit knew it."""
+        if reset:
+            self._longest_step = longest_step(getattr(X, "index", None), self.max_gap)
+            self._labelled = labels is not None
+        elif self._labelled and labels is None:
+            warnings.warn(
+                "fit was told the segments of its rows, and this call is not: windows reach across "
+                "them. Pass segments=... here too, or use a SequenceView.",
+                UserWarning,
+                stacklevel=5,
+            )
+        return _segments(X, labels, self._longest_step, self.max_gap)
 
     def _with_segments(self, X, segments):
         """X, and with it the segments of its rows if there are any."""

@@ -228,8 +228,12 @@ def residual_beta_path(
         raise ValueError(f"n_seeds must be an integer >= 1, got {n_seeds!r}.")
     if stacked != "auto" and not isinstance(stacked, bool):
         raise ValueError(f"stacked must be 'auto', True or False, got {stacked!r}.")
+    if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
+        raise ValueError(
+            f"scoring must be one score, by name or as a callable, or None, got {scoring!r}."
+        )
     estimator = ResidualTransformerRegressor() if estimator is None else estimator
-    if not hasattr(estimator, "_begin"):
+    if not hasattr(estimator, "_begin") or hasattr(estimator, "betas"):
         raise TypeError(
             "estimator must be a ResidualTransformerRegressor or -Classifier, got "
             f"{type(estimator).__name__}; put preprocessing before the call."
@@ -245,6 +249,8 @@ def residual_beta_path(
     splits = [(None, None)]
     if cv is not None:
         splits = list(check_cv(cv, y, classifier=is_classifier(estimator)).split(X, y, groups))
+        if not splits:
+            raise ValueError("cv gives no fold: pass a number of folds, a splitter, or splits.")
         for number, (train, _) in enumerate(splits):
             if is_classifier(estimator) and len(np.unique(_safe_indexing(y, train))) < 2:
                 raise ValueError(
@@ -364,7 +370,7 @@ def _score(scorer, model, X, y, **weights):
     """Score of a test part, or why there is none: that of one candidate must not end the path."""
     started = time.perf_counter()
     try:
-        score, error = scorer(model, X, y, **weights), ""
-    except ValueError as caught:
+        score, error = float(scorer(model, X, y, **weights)), ""
+    except (TypeError, ValueError) as caught:
         score, error = np.nan, f"no score: {caught}"
     return {"score": score, "error": error, "score_time": time.perf_counter() - started}

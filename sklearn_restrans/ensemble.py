@@ -44,7 +44,17 @@ class _SeedEnsemble(MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None):
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        X_val=None,
+        y_val=None,
+        segments=None,
+        segments_val=None,
+    ):
         """Fit every member on the same data.
 
         Parameters
@@ -57,6 +67,8 @@ class _SeedEnsemble(MetaEstimatorMixin, BaseEstimator):
             Non-negative weights.
         X_val, y_val : array-like, default=None
             Validation data, on which every member chooses its own epoch.
+        segments, segments_val : array-like of shape (n_rows,), default=None
+            As for the estimator's fit.
 
         Returns
         -------
@@ -73,6 +85,7 @@ class _SeedEnsemble(MetaEstimatorMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         seeds = rng.randint(2**31 - 1, size=self.n_estimators)
         members = [clone(base).set_params(random_state=int(seed)) for seed in seeds]
+        X, X_val = base._with_segments(X, segments), base._with_segments(X_val, segments_val)
         data = (X, y, sample_weight, X_val, y_val)
         prepared = clone(members[0])
         n_alike = 1 if base.early_stopping and X_val is None else len(members)
@@ -96,16 +109,18 @@ class _SeedEnsemble(MetaEstimatorMixin, BaseEstimator):
 
     def _base(self):
         base = self._default() if self.estimator is None else self.estimator
-        if not hasattr(base, "_begin") or is_classifier(base) != is_classifier(self):
+        plain = hasattr(base, "_begin") and not hasattr(base, "betas")
+        if not plain or is_classifier(base) != is_classifier(self):
             raise TypeError(
                 f"estimator of {type(self).__name__} must be a {self._default.__name__}, got "
                 f"{type(base).__name__}; put preprocessing in a Pipeline around the ensemble."
             )
         return base
 
-    def _mean_of(self, method, X):
+    def _mean_of(self, method, X, segments):
         check_is_fitted(self)
-        return np.mean([getattr(model, method)(X) for model in self.estimators_], axis=0)
+        told = {} if segments is None else {"segments": segments}
+        return np.mean([getattr(model, method)(X, **told) for model in self.estimators_], axis=0)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -157,19 +172,21 @@ class SeedEnsembleRegressor(RegressorMixin, _SeedEnsemble):
 
     _default = ResidualTransformerRegressor
 
-    def predict(self, X):
+    def predict(self, X, *, segments=None):
         """Mean prediction of the members.
 
         Parameters
         ----------
         X : array-like or SequenceView
             As for the estimator.
+        segments : array-like of shape (n_rows,), default=None
+            As for the estimator.
 
         Returns
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
-        return self._mean_of("predict", X)
+        return self._mean_of("predict", X, segments)
 
 
 class SeedEnsembleClassifier(ClassifierMixin, _SeedEnsemble):
@@ -216,33 +233,37 @@ class SeedEnsembleClassifier(ClassifierMixin, _SeedEnsemble):
 
     _default = ResidualTransformerClassifier
 
-    def predict_proba(self, X):
+    def predict_proba(self, X, *, segments=None):
         """Mean of the members' probabilities.
 
         Parameters
         ----------
         X : array-like or SequenceView
             As for the estimator.
+        segments : array-like of shape (n_rows,), default=None
+            As for the estimator.
 
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes)
         """
-        return self._mean_of("predict_proba", X)
+        return self._mean_of("predict_proba", X, segments)
 
-    def predict(self, X):
+    def predict(self, X, *, segments=None):
         """The class of the largest mean probability.
 
         Parameters
         ----------
         X : array-like or SequenceView
             As for the estimator.
+        segments : array-like of shape (n_rows,), default=None
+            As for the estimator.
 
         Returns
         -------
         y : ndarray of shape (n_samples,)
         """
-        largest = self.predict_proba(X).argmax(axis=1)
+        largest = self.predict_proba(X, segments=segments).argmax(axis=1)
         return self.classes_[largest]
 
 

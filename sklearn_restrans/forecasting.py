@@ -17,7 +17,7 @@ from ._naive import (
     _checked_period,
     _horizons,
 )
-from ._views import SequenceView, gaps
+from ._views import SequenceView, gaps, longest_step
 
 __all__ = [
     "CalendarFeatures",
@@ -149,7 +149,7 @@ def make_supervised(
     if window is not None:
         new = np.zeros(len(frame), dtype=bool)
         new[[rows.start for rows in stretches]] = True
-        stretch = np.cumsum(new | gaps(frame.index, max_gap))
+        stretch = np.cumsum(new | gaps(frame.index, longest_step(frame.index, max_gap)))
         X = SequenceView(frame.astype(float), kept, window, dilation=dilation, segments=stretch)
     names = [f"{label} t+{h}" for label in targets for h in horizons]
     y = pd.DataFrame(future[kept], index=index, columns=names)
@@ -351,16 +351,22 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
     """
     check_consistent_length(X, y)
     made_with = getattr(y, "attrs", {})
-    horizons = made_with.get("horizon") if horizon is None else _horizons(horizon)
+    noted = made_with.get("horizon")
+    horizons = noted if horizon is None else _horizons(horizon)
+    if noted not in (None, horizons):
+        raise ValueError(
+            f"horizon={horizon!r}, but y was made with horizon {noted}: pass the same or none."
+        )
     targets = made_with.get("target", [])
     names = getattr(X, "columns", None)
     if baseline is None and targets and set(targets) <= set(() if names is None else names):
         baseline = PersistenceRegressor([list(X.columns).index(label) for label in targets])
     truth = _columns(y)
     labels = getattr(X, "index", getattr(y, "index", np.arange(len(truth))))
+    clock = _clock(labels)
     folds = []
     for fold, (train, test) in enumerate(check_cv(cv).split(X, y)):
-        _check_fold(fold, train, test, max(horizons or [1]))
+        _check_fold(fold, train, test, max(horizons or [1]), clock)
         train, test = slice(train[0], train[-1] + 1), slice(test[0], test[-1] + 1)
         error = _forecast(estimator, X, y, train, test) - truth[test]
         mae, scale = np.abs(error).mean(axis=0), _naive_error(truth[train], period)
@@ -383,10 +389,26 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
             "skill": 1 - mae / np.where(reference > 0, reference, np.nan),
         }
         folds.append(pd.DataFrame(scores))
+    if not folds:
+        raise ValueError("cv gives no fold: pass a splitter such as TimeSeriesSplit, or splits.")
     return pd.concat(folds, ignore_index=True)
 
 
-def _check_fold(fold, train, test, reach):
+def _clock(labels):
+    """Number of the time step of every row: rows of several stations may share one."""
+    if not isinstance(labels, pd.DatetimeIndex):
+        return np.arange(len(labels))
+    if not labels.is_monotonic_increasing:
+        raise ValueError(
+            "the time stamps of X and y go back, as those of several series below each other do: "
+            "sort both by time, e.g. order = np.argsort(y.index, kind='stable'); "
+            "backtest(estimator, X[order], y.iloc[order], cv). A SequenceView keeps the history "
+            "of every row."
+        )
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _check_fold(fold, train, test, reach, clock):
     fault = None
     if len(train) == 0 or len(test) == 0:
         fault = "is empty, or its training rows are"
@@ -394,7 +416,7 @@ def _check_fold(fold, train, test, reach):
         fault = "or its training rows are shuffled or have holes"
     elif train[-1] >= test[0]:
         fault = "does not lie after its training rows"
-    elif test[0] - train[-1] < reach:
+    elif clock[test[0]] - clock[train[-1]] < reach:
         fault = f"starts before the training targets, {reach} steps ahead, are known"
     if fault:
         raise ValueError(

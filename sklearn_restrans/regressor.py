@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import ClassVar
 
+import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import DataConversionWarning
 
@@ -288,6 +289,8 @@ class ResidualTransformerRegressor(RegressorMixin, BaseResidualTransformer):
 
     def _check_targets(self, y, reset):
         y = _check_y(y, multi_output=True, y_numeric=True, estimator=self)
+        if not np.isfinite(y).all():  # None became NaN
+            raise ValueError("Input y contains NaN: a target is missing; leave these rows out.")
         if y.ndim == 2 and y.shape[1] == 1:
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected; the fit is the same, "

@@ -68,6 +68,14 @@ TINY = {
         "cost_widths": (4,),
         "cost_windows": (("last", 128), ("mean", 64)),
     },
+    "bench_forecasting": {
+        "n_seeds": 2,
+        "n_hours": 400,
+        "window": 6,
+        "n_epochs": 1,
+        "stations": ("JFK",),
+        "station_hours": 200,
+    },
     "bench_sst2": {"n_texts": 40, "n_seeds": 1, "n_members": 2, "n_timed": 40, "n_epochs": 1},
     "bench_predictors": {
         "n_rows": 6,

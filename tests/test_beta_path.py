@@ -53,6 +53,21 @@ def view():
     return SequenceView(rows, np.arange(N), 4, segments=np.arange(N) // (N // 2)), y
 
 
+def tokens():
+    """Token ids of texts of 2 to 11 words."""
+    rng = np.random.default_rng(4)
+    ids = rng.integers(1, 9, (N, 11))
+    ids[np.arange(11) >= rng.integers(2, 12, (N, 1))] = 0
+    return ids, (ids == 3).sum(axis=1) - 0.5 * (ids == 5).sum(axis=1)
+
+
+def with_holes():
+    """Windows of rows some of whose readings are missing."""
+    rows, y = series()
+    rows[np.random.default_rng(5).random(rows.shape) < 0.1] = np.nan
+    return SequenceView(rows, np.arange(N), 4), y
+
+
 def regressor(**settings):
     defaults = {"d_model": 8, "batch_size": 16, "max_iter": EPOCHS, "random_state": 3}
     return ResidualTransformerRegressor(**(defaults | settings))
@@ -156,6 +171,9 @@ INPUTS = {
     "padded": (*sequences(padded=True), {}),
     "padded, mean": (*sequences(padded=True), {"readout": "mean"}),
     "two targets": (*sequences(), {}),
+    "tokens": (*tokens(), {"embedding": "token", "dtype": "float64"}),
+    "tokens, mean": (*tokens(), {"embedding": "token", "dtype": "float64", "readout": "mean"}),
+    "missing readings": (*with_holes(), {}),
 }
 
 

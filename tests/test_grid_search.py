@@ -10,7 +10,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_restrans import (
@@ -208,3 +208,34 @@ def test_the_earlier_steps_of_nested_pipelines():
     assert model is inner[-1] and prefix == "pipeline__residualtransformerregressor__"
     grid = {f"{prefix}residual_beta": [0.0, 1.0]}
     assert_same_search(*both(make_pipeline(StandardScaler(), inner), grid, X, y))
+
+
+def test_a_candidate_that_is_none_leaves_the_others_alone():
+    X, y = table()
+    model = ResidualTransformerRegressor(**SMALL)
+    bad = {"weight_decay": -1.0, "learning_rate_init": 0, "residual_beta": "x", "random_state": -5}
+    for name, value in bad.items():
+        with pytest.warns(FitFailedWarning, match="2 fits failed"):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "One or more of the test scores", UserWarning)
+                grid = {name: [value, 1 if name != "learning_rate_init" else 1e-3]}
+                search = StackedGridSearchCV(model, grid, cv=2).fit(X, y)
+        assert np.isfinite(search.cv_results_["mean_test_score"]).tolist() == [False, True]
+
+
+def test_candidates_of_a_replaced_step_and_of_a_random_state_object():
+    X, y = table()
+    early = ResidualTransformerRegressor(**SMALL | {"max_iter": 6}, early_stopping=True)
+    pipe = Pipeline([("m", ResidualTransformerRegressor())])
+    assert_same_search(*both(pipe, {"m": [early], "m__random_state": [0, 1]}, X, y))
+    drawn = ResidualTransformerRegressor(**SMALL | {"random_state": np.random.RandomState(3)})
+    assert_same_search(*both(drawn, {"residual_beta": [1, 0.5]}, X, y))
+
+
+def test_nothing_to_fit_is_said():
+    X, y = table()
+    model = ResidualTransformerRegressor(**SMALL)
+    with pytest.raises(ValueError, match="0 folds"):
+        StackedGridSearchCV(model, {"residual_beta": [0.0]}, cv=[]).fit(X, y)
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        StackedGridSearchCV(model, {"residual_beta": [0.0]}).fit(X)

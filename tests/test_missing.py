@@ -138,6 +138,6 @@ def test_missing_readings_go_through_searches_and_paths():
 
 def test_the_target_may_not_be_missing():
     X, y = rows()
-    y[3] = np.nan
-    with pytest.raises(ValueError, match="Input y contains NaN"):
-        ResidualTransformerRegressor(**SMALL).fit(X, y)
+    for missing in (np.nan, None):
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            ResidualTransformerRegressor(**SMALL).fit(X, [missing, *y[1:]])

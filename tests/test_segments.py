@@ -10,9 +10,10 @@ from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
 from sklearn_restrans import (
     ResidualTransformerClassifier,
     ResidualTransformerRegressor,
+    SeedEnsembleRegressor,
     SequenceView,
 )
-from sklearn_restrans._views import gaps
+from sklearn_restrans._views import gaps, longest_step
 from sklearn_restrans.forecasting import (
     PersistenceRegressor,
     SeasonalNaiveRegressor,
@@ -48,9 +49,12 @@ def test_segments_are_the_view_with_segments_and_each_station_alone(estimator, d
     got = getattr(rows, method)(X, segments=STATIONS)
     np.testing.assert_array_equal(got, getattr(views, method)(view))
     for station in "abc":
-        alone = getattr(rows, method)(X[STATIONS == station])
-        np.testing.assert_array_equal(got[STATIONS == station], alone)
-    assert (getattr(rows, method)(X) != got).any(), "without segments windows do cross"
+        own = STATIONS == station
+        alone = getattr(rows, method)(X[own], segments=STATIONS[own])
+        np.testing.assert_array_equal(got[own], alone)
+    with pytest.warns(UserWarning, match="fit was told the segments"):
+        crossing = getattr(rows, method)(X)
+    assert (crossing != got).any(), "without segments windows do cross"
     assert rows.score(X, y, segments=STATIONS) == views.score(view, y)
 
 
@@ -118,13 +122,17 @@ def test_a_gap_in_the_time_stamps_starts_a_segment():
     np.testing.assert_array_equal(wide.predict(frame), plain.predict(X))
 
 
-def test_stations_below_each_other_are_apart_by_their_clock():
+def test_stations_below_each_other_are_named_by_their_segments():
     X, y = series()
     frame = pd.concat([hourly(X[k : k + 20]) for k in (0, 20, 40)])
-    model = ResidualTransformerRegressor(window=WINDOW, **SMALL).fit(frame, y)
+    model = ResidualTransformerRegressor(window=WINDOW, **SMALL)
+    with pytest.raises(ValueError, match=r"go back, or repeat, at row 20 .* segments="):
+        model.fit(frame, y)
+    model.fit(frame, y, segments=STATIONS)
     X = frame.to_numpy()
     by_hand = ResidualTransformerRegressor(window=WINDOW, **SMALL).fit(X, y, segments=STATIONS)
-    np.testing.assert_array_equal(model.predict(frame), by_hand.predict(X, segments=STATIONS))
+    expected = by_hand.predict(X, segments=STATIONS)
+    np.testing.assert_array_equal(model.predict(frame, segments=STATIONS), expected)
 
 
 def test_windows_of_make_supervised_do_not_cross_a_gap():
@@ -140,11 +148,47 @@ def test_gaps_are_steps_back_none_and_long_ones():
     clock = ["00:00", "01:00", "02:25", "02:25", "03:25", "05:00", "04:00", "05:00"]
     index = pd.to_datetime([f"2024-01-01 {time}" for time in clock])
     expected = [False, False, False, True, False, True, True, False]
-    assert gaps(index, "auto").tolist() == expected
-    assert gaps(index, "2h").tolist() == [*expected[:5], False, *expected[6:]]
-    assert gaps(index, None) is False and gaps(pd.RangeIndex(8), "auto") is False
+    assert gaps(index, longest_step(index, "auto")).tolist() == expected
+    two_hours = gaps(index, longest_step(index, "2h"))
+    assert two_hours.tolist() == [*expected[:5], False, *expected[6:]]
+    assert longest_step(index, None) is None and gaps(index, None) is False
+    assert gaps(pd.RangeIndex(8), pd.Timedelta("1h")) is False
     daily = pd.date_range("2024-01-01", periods=10, freq="B")
-    assert gaps(daily, "auto").sum() == 1 and not gaps(daily, "3D").any()
+    assert gaps(daily, longest_step(daily, "auto")).sum() == 1
+    assert not gaps(daily, longest_step(daily, "3D")).any()
+
+
+def test_the_clock_of_fit_holds_for_every_later_call():
+    """A call of two rows across a gap has no median step of its own."""
+    X, y = series()
+    frame = hourly(X, gap_before=[20, 33])
+    model = ResidualTransformerRegressor(window=WINDOW, **SMALL).fit(frame, y)
+    expected = model.predict(frame)
+    np.testing.assert_array_equal(model.predict(frame.iloc[19:21])[1], expected[20])
+    every_third = model.predict(frame.iloc[::3])
+    for k, row in enumerate(range(0, N, 3)):  # no two rows of an hourly model's distance
+        np.testing.assert_array_equal(every_third[k], model.predict(frame.iloc[[row]])[0])
+
+
+def test_repeated_and_unsorted_time_stamps_are_named():
+    X, y = series()
+    frame = hourly(X)
+    model = ResidualTransformerRegressor(window=WINDOW, **SMALL)
+    for bad in (frame.iloc[::-1], frame.iloc[np.repeat(np.arange(30), 2)]):
+        with pytest.raises(ValueError, match="time stamps of X go back, or repeat, at row 1 "):
+            model.fit(bad, y)
+    model.set_params(max_gap=None).fit(frame.iloc[::-1], y)
+
+
+def test_a_call_that_forgets_the_segments_is_told():
+    X, y = series()
+    model = ResidualTransformerRegressor(window=WINDOW, **SMALL).fit(X, y, segments=STATIONS)
+    with pytest.warns(UserWarning, match="fit was told the segments of its rows"):
+        model.predict(X)
+    ensemble = SeedEnsembleRegressor(model, n_estimators=2, random_state=0)
+    ensemble.fit(X, y, segments=STATIONS)
+    members = [m.predict(X, segments=STATIONS) for m in ensemble.estimators_]
+    np.testing.assert_array_equal(ensemble.predict(X, segments=STATIONS), np.mean(members, axis=0))
 
 
 def test_bad_segments_are_named():
@@ -152,11 +196,11 @@ def test_bad_segments_are_named():
     model = ResidualTransformerRegressor(window=WINDOW, **SMALL)
     with pytest.raises(ValueError, match=r"segments must hold one label per row of X, shape \(60,"):
         model.fit(X, y, segments=STATIONS[:5])
-    with pytest.raises(ValueError, match="segments holds NaN"):
+    with pytest.raises(ValueError, match="segments holds missing labels"):
         model.fit(X, y, segments=np.r_[np.nan, np.zeros(N - 1)])
     with pytest.raises(ValueError, match="segments has a meaning for window"):
         ResidualTransformerRegressor(**SMALL).fit(X, y, segments=STATIONS)
-    for wrong in ("soon", "-3h", 0, [1]):
+    for wrong in ("soon", "-3h", 0, 3.5, [1]):
         with pytest.raises(ValueError, match="max_gap must be a length of time"):
             ResidualTransformerRegressor(window=WINDOW, max_gap=wrong, **SMALL).fit(X, y)
 
@@ -266,3 +310,19 @@ def test_a_backtest_of_a_view_is_that_of_its_windows():
     np.testing.assert_allclose(by_view[numbers], by_rows[numbers], rtol=1e-9)
     assert by_view["test_start"].tolist() == by_rows["test_start"].tolist()
     assert by_view["skill"].notna().all()
+
+
+def test_a_backtest_of_stations_goes_by_their_clock():
+    frame = pd.concat([hourly(series(k)[0][:30]).assign(station=k) for k in (0, 1)])
+    X, y = make_supervised(frame, "x", 3, window=WINDOW, group="station")
+    with pytest.raises(ValueError, match=r"time stamps of X and y go back.*argsort"):
+        backtest(ResidualTransformerRegressor(**SMALL), X, y, TimeSeriesSplit(2))
+    order = np.argsort(y.index, kind="stable")
+    X, y = X[order], y.iloc[order]
+    y.attrs = {"horizon": [3], "target": ["x"]}
+    with pytest.raises(ValueError, match="before the training targets, 3 steps ahead, are known"):
+        backtest(ResidualTransformerRegressor(**SMALL), X, y, TimeSeriesSplit(2, gap=2))
+    scores = backtest(ResidualTransformerRegressor(**SMALL), X, y, TimeSeriesSplit(2, gap=6))
+    assert (scores["test_start"] - scores["train_end"] >= pd.Timedelta("3h")).all()
+    with pytest.raises(ValueError, match=r"horizon=1, but y was made with horizon \[3\]"):
+        backtest(ResidualTransformerRegressor(**SMALL), X, y, TimeSeriesSplit(2), horizon=1)
