@@ -70,6 +70,7 @@ def model(beta=1.0):
         d_model=24,
         d_ff=96,
         readout="last",
+        positions="learned",  # drawn at full rank, as the paper's weights
         solver="gd",
         learning_rate_init="auto",
         max_iter=args.steps,

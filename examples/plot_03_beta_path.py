@@ -74,6 +74,7 @@ model = ResidualTransformerRegressor(
     solver="sgd",
     learning_rate_init=SGD_STEP,
     init="zero_unembedding",
+    positions="learned",  # drawn at full rank, as the paper's weights
     max_iter=n_epochs,
     tol=0,
     random_state=0,
