@@ -55,7 +55,7 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
         "init": [StrOptions({"gaussian", "orthogonal", "zero_unembedding"})],
         "window": [Interval(Integral, 1, None, closed="left"), None],
         "dilation": [Interval(Integral, 1, None, closed="left")],
-        "max_gap": "no_validation",  # `gaps` says what is wrong
+        "max_gap": "no_validation",  # `longest_step` says what is wrong
         "embedding": [StrOptions({"auto", "token"}), "array-like"],
         "solver": [StrOptions({"adamw", "adam", "sgd", "gd"})],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],

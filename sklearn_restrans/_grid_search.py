@@ -210,9 +210,8 @@ def _groups_of_one_shape(estimator, candidates):
 def _stops_early(estimator, params):
     """Whether a candidate stops early; one whose parameters do not exist fails in its own fit."""
     try:
-        return _last_step(clone(estimator).set_params(**clone(params, safe=False)))[
-            0
-        ].early_stopping
+        candidate = clone(estimator).set_params(**clone(params, safe=False))
+        return _last_step(candidate)[0].early_stopping
     except (ValueError, TypeError):
         return True
 
@@ -268,7 +267,8 @@ def _fit_group(models, X, y, fit_params):
     _, prefix = _last_step(models[0])
     weight = fit_params.get(f"{prefix}sample_weight")
     beyond = [name for name in fit_params if name != f"{prefix}sample_weight"]
-    plan = {"mode": "separate", "size": 1, "reason": f"fit takes {', '.join(beyond)}"}
+    reason = f"fit takes {', '.join(beyond)}" if beyond else "nothing could be fitted"
+    plan = {"mode": "separate", "size": 1, "reason": reason}
     errors = [None] * len(models)
     try:
         if not beyond:
@@ -305,7 +305,7 @@ def _through_earlier_steps(models, X, y):
 
 
 def _error_of(function, *args, **kwargs):
-    """The error a call raised, or None."""
+    """The error a call raised, or None: one candidate's error must not end the others."""
     try:
         function(*args, **kwargs)
     except Exception as error:

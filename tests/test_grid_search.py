@@ -175,6 +175,7 @@ def test_a_candidate_that_diverges_ends_alone():
     grid = {"learning_rate_init": [1e-3, 1e12]}
     with pytest.warns(FitFailedWarning, match=r"3 fits failed(.|\n)*diverged"):
         with warnings.catch_warnings():
+            # scikit-learn's own second warning, of the NaN score that the first one explains
             warnings.filterwarnings("ignore", "One or more of the test scores", UserWarning)
             search = StackedGridSearchCV(model, grid, cv=3).fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).tolist() == [True, False]
@@ -217,6 +218,7 @@ def test_a_candidate_that_is_none_leaves_the_others_alone():
     for name, value in bad.items():
         with pytest.warns(FitFailedWarning, match="2 fits failed"):
             with warnings.catch_warnings():
+                # as above
                 warnings.filterwarnings("ignore", "One or more of the test scores", UserWarning)
                 grid = {name: [value, 1 if name != "learning_rate_init" else 1e-3]}
                 search = StackedGridSearchCV(model, grid, cv=2).fit(X, y)
@@ -239,3 +241,5 @@ def test_nothing_to_fit_is_said():
         StackedGridSearchCV(model, {"residual_beta": [0.0]}, cv=[]).fit(X, y)
     with pytest.raises(ValueError, match="requires y to be passed"):
         StackedGridSearchCV(model, {"residual_beta": [0.0]}).fit(X)
+    plan, errors, _ = _grid_search._fit_group([model.set_params(d_model=-1)], X, y, {})
+    assert plan["reason"] == "nothing could be fitted" and "d_model" in str(errors[0])
