@@ -52,7 +52,7 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "positions": [StrOptions({"auto", "learned", "sinusoidal"}), None],
         "readout": [StrOptions({"auto", "last", "mean"})],
-        "init": [StrOptions({"gaussian", "orthogonal", "zero_unembedding"})],
+        "init": [StrOptions({"depth_scaled", "gaussian", "orthogonal", "zero_unembedding"})],
         "window": [Interval(Integral, 1, None, closed="left"), None],
         "dilation": [Interval(Integral, 1, None, closed="left")],
         "max_gap": "no_validation",  # `longest_step` says what is wrong
@@ -76,7 +76,8 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
         ],
         "device": [str],
         "dtype": [StrOptions({"auto", "float32", "float64", "bfloat16"})],
-        "n_threads": [Interval(Integral, 1, None, closed="left"), None],
+        # Room for threads that do not exist is taken too, and the process ends where it runs out.
+        "n_threads": [Interval(Integral, 1, 1024, closed="both"), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -300,10 +301,11 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
             self.best_validation_score_ = self.validation_scores_[self.best_iteration_ - 1]
 
     def _new_module(self, arch, dtype, generator):
-        module = ResidualTransformer(arch)
+        beta = torch.as_tensor(self._beta(arch.n_layers))
+        module = ResidualTransformer(arch, beta)
         module.reset_parameters(self.init, generator)
-        # After the weights have their final type: float32 would change 0.3 in the 8th digit.
-        module.to(dtype).beta.data.copy_(torch.as_tensor(self._beta(arch.n_layers)))
+        # Again, once the weights have their final type: float32 changes 0.3 in the 8th digit.
+        module.to(dtype).beta.data.copy_(beta)
         if arch.positions == "sinusoidal":
             module.positions.copy_(sinusoidal(arch.n_tokens, arch.d_model))
         if arch.embedding == "token" and self._pretrained:

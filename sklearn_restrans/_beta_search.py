@@ -48,7 +48,7 @@ class BetaSearch:
         return self._chosen
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, sample_weight=None, *, groups=None):
+    def fit(self, X, y, sample_weight=None, *, groups=None, segments=None):
         """Score every beta by cross-validation and fit the best one on all data.
 
         Parameters
@@ -62,6 +62,8 @@ class BetaSearch:
             Non-negative weights for the fits, and for the scores if the scorer takes any.
         groups : array-like of shape (n_samples,), default=None
             Handed to the splitter.
+        segments : array-like of shape (n_rows,), default=None
+            With ``window``, the series, station or stretch that each row of X belongs to.
 
         Returns
         -------
@@ -84,6 +86,7 @@ class BetaSearch:
             cv=5 if own["cv"] is None else own["cv"],
             groups=groups,
             sample_weight=sample_weight,
+            segments=segments,
             scoring=own["scoring"],
             n_seeds=own["n_seeds"],
             n_jobs=n_jobs,
@@ -100,7 +103,7 @@ class BetaSearch:
         self.best_score_ = float(means[self.best_index_])
         self._chosen = self.residual_beta_ = float(self.beta_path_.betas[self.best_index_])
         if own["refit"]:
-            super().fit(X, y, sample_weight)
+            super().fit(X, y, sample_weight, segments=segments)
         else:
             kept = {"beta_path_", "cv_results_", "residual_beta_"}
             for name in list(vars(self)):

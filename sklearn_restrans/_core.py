@@ -146,6 +146,16 @@ def average_tokens(x: Tensor, mask: Tensor | None) -> Tensor:
     return rows_times(share[..., None, :], x).squeeze(-2)
 
 
+def depth_scale(beta: Tensor, n_layers: int) -> Tensor:
+    """s = sqrt(max(1 - beta^2, 1 / L)), the size of a branch beside its residual beta X.
+
+    A part turns tokens of variance v into ones of about (beta^2 + s^2) v: L layers then neither
+    multiply them (Noci et al. 2022, arXiv:2206.03126, scale by 1 / sqrt(L) for beta = 1) nor, for
+    beta < 1, let them vanish sooner than they must.
+    """
+    return torch.sqrt(torch.clamp(1 - beta.square(), min=1 / n_layers))
+
+
 def sinusoidal(n_tokens: int, d_model: int) -> Tensor:
     """Sine and cosine position table (T, d) of Vaswani et al. 2017, section 3.5."""
     position = torch.arange(n_tokens, dtype=torch.float64)[:, None]
@@ -195,6 +205,11 @@ class Layer(nn.Module):
         # NOTE[DIFF] layer normalisation, off by default; the paper has none.
         self.norm_1 = Norm(d, lead) if arch.norm else None
         self.norm_2 = Norm(d, lead) if arch.norm else None
+
+    @property
+    def last_of_attention(self) -> Tensor:
+        """The last matrix of Attn: W_V of one head, W_O of several."""
+        return self.W_V if self.W_O is None else self.W_O
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(*K, n, T, d) -> (*K, n, h, T, d / h); in inference of an even width, see `evenly`."""
@@ -308,6 +323,8 @@ class ResidualTransformer(nn.Module):
         "gaussian": W ~ N(0, 1 / fan_in), the paper's full-rank start. "orthogonal": every square or
         tall matrix has orthonormal columns (rows where it is wide), same scale.
         "zero_unembedding": Gaussian, but W_U = 0, so that the loss starts equal for every beta.
+        "depth_scaled": Gaussian, but the last matrix of each branch (W_V, or W_O of several heads;
+        W_2) times :func:`depth_scale`; the same as "gaussian" for one layer.
         """
         # NOTE[DIFF] a column of a table starts as a vector of length about 1, not of unit entries:
         # flat attention at the start (measured: digits .905 against .868, diabetes .488 against
@@ -322,7 +339,7 @@ class ResidualTransformer(nn.Module):
                 nn.init.zeros_(self.positions)
         elif isinstance(self.positions, nn.Parameter):
             _gaussian(self.positions, generator, self.arch.d_model)
-        for layer in self.layers:
+        for index, layer in enumerate(self.layers):
             for name in ("W_Q", "W_K", "W_V", "W_O", "W_1", "W_2"):
                 weight = getattr(layer, name)
                 if weight is None:
@@ -331,6 +348,10 @@ class ResidualTransformer(nn.Module):
                     _orthogonal(weight, generator)
                 else:
                     _gaussian(weight, generator, weight.shape[-2])
+            if init == "depth_scaled":
+                scale = depth_scale(self.layer_beta(index).detach(), self.arch.n_layers)
+                for part, weight in enumerate((layer.last_of_attention, layer.W_2)):
+                    weight.detach().mul_(scale[..., part, None, None])
             nn.init.zeros_(layer.b_1)
             nn.init.zeros_(layer.b_2)
         if init == "zero_unembedding":

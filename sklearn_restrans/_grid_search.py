@@ -7,11 +7,13 @@ import time
 import numpy as np
 from joblib import Parallel, delayed
 from joblib import hash as hash_of
+from joblib.logger import short_format_time
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
+from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import indexable
 
+from ._checks import check_splits
 from ._compat import (
     _check_method_params,
     _fit_context,
@@ -49,7 +51,8 @@ class StackedGridSearchCV(GridSearchCV):
     cv : int, splitter or iterable of splits, default=None
         Folds; None is 5.
     verbose : int, default=0
-        As in GridSearchCV.
+        1 prints the numbers of candidates and folds; 2 also a line for every group and fold, once
+        it is fitted, and every fit in it, with its share of the time; 3 the scores too.
     pre_dispatch : int or str, default="2*n_jobs"
         As in GridSearchCV.
     error_score : "raise" or number, default=nan
@@ -119,28 +122,35 @@ multimetric_
         routed = self._get_routed_params_for_fit(params)
         candidates = list(ParameterGrid(self.param_grid))
         groups = _groups_of_one_shape(self.estimator, candidates)
-        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        splits = list(cv.split(X, y, **routed.splitter.split))
-        if not splits or not candidates:
-            raise ValueError(
-                f"no fit to make: param_grid has {len(candidates)} candidates and cv {len(splits)} "
-                "folds."
-            )
+        splits = check_splits(
+            self.cv, X, y, classifier=is_classifier(self.estimator), **routed.splitter.split
+        )
+        if not candidates:
+            raise ValueError("no fit to make: param_grid has 0 candidates.")
         self.n_splits_ = len(splits)
+        if self.verbose > 0:
+            _print_size(len(candidates), len(splits))
         settings = {
             "fit_params": routed.estimator.fit,
             "scorer": scorers,
             "score_params": routed.scorer.score,
             "with_train": self.return_train_score,
             "error_score": self.error_score,
+            "verbose": self.verbose,
         }
         parallel = Parallel(n_jobs=self.n_jobs, pre_dispatch=self.pre_dispatch)
         done = parallel(
             delayed(_fit_and_score_group)(
-                self.estimator, [candidates[k] for k in group], X, y, *split, **settings
+                self.estimator,
+                [candidates[k] for k in group],
+                X,
+                y,
+                *split,
+                fold=f"{number}/{len(splits)}",
+                **settings,
             )
             for group in groups
-            for split in splits
+            for number, split in enumerate(splits, 1)
         )
         outputs = {}
         self.plans_ = []
@@ -229,6 +239,8 @@ def _fit_and_score_group(
     score_params,
     with_train,
     error_score,
+    verbose,
+    fold,
 ):
     """Fit candidates of one shape on one fold; the plan, and a result per candidate."""
     X_train, y_train = _safe_indexing(X, train), _safe_indexing(y, train)
@@ -257,7 +269,44 @@ def _fit_and_score_group(
             if name == "test":
                 out["score_time"] = time.perf_counter() - started
         outputs.append(out)
+    if verbose > 1:
+        _print_group(fold, plan, group, outputs, seconds, verbose)
     return plan, outputs
+
+
+def _print_size(n_candidates, n_folds):
+    print(
+        f"Fitting {n_folds} folds for each of {n_candidates} candidates, totalling "
+        f"{n_candidates * n_folds} fits"
+    )
+
+
+def _print_group(fold, plan, group, outputs, seconds, verbose):
+    """A line for a group on a fold, and the line GridSearchCV has for each fit in it."""
+    how = f"{plan['size']} at a time" if plan["mode"] == "stacked" else "one by one"
+    _print_end(f"[CV {fold}] GROUP ", f"{len(group)} candidates, {how};", seconds)
+    for params, out in zip(group, outputs, strict=True):
+        result = ", ".join(f"{name}={params[name]}" for name in sorted(params))
+        result += ";" if result else ""
+        if verbose > 2:
+            result += _scores_in_words(out)
+        start = f"[CV {fold}] END " if verbose > 2 else "[CV] END "
+        _print_end(start, result, out["fit_time"] + out["score_time"])
+
+
+def _print_end(start, result, seconds):
+    result += f" total time={short_format_time(seconds)}"
+    print(f"{start}{'.' * (80 - len(start) - len(result))}{result}")
+
+
+def _scores_in_words(out):
+    """Scores as GridSearchCV prints them."""
+    test, train = out["test_scores"], out.get("train_scores")
+    if not isinstance(test, dict):
+        scores = f"{test:.3f}" if train is None else f"(train={train:.3f}, test={test:.3f})"
+        return f", score={scores}"
+    train = {} if train is None else {name: f"train={train[name]:.3f}, " for name in test}
+    return "".join(f" {n}: ({train.get(n, '')}test={test[n]:.3f})" for n in sorted(test))
 
 
 def _fit_group(models, X, y, fit_params):

@@ -37,18 +37,27 @@ def _ndim(X):
 
 
 def _check_lengths(X):
-    """Refuse a list of sequences of unequal length, which numpy would call inhomogeneous."""
-    lengths = {len(sequence) for sequence in X} if isinstance(X, list | tuple) else ()
-    if len(lengths) > 1:
+    """Refuse rows or sequences of unequal length, which numpy would call inhomogeneous."""
+    objects = isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim == 1
+    if not isinstance(X, list | tuple) and not objects:
+        return
+    lengths = {len(row) for row in X if isinstance(row, list | tuple | np.ndarray)}
+    if len(lengths) < 2:
+        return
+    if max(_ndim(row) for row in X) < 2:
         raise ValueError(
-            f"X holds sequences of {min(lengths)} to {max(lengths)} tokens; pad the shorter ones "
-            "at the end with tokens that are NaN in every channel."
+            f"X holds rows of {min(lengths)} to {max(lengths)} values; a table has rows of one "
+            "length, and sequences have 3 axes, (n_samples, n_tokens, n_channels)."
         )
+    raise ValueError(
+        f"X holds sequences of {min(lengths)} to {max(lengths)} tokens; pad the shorter ones at "
+        "the end with tokens that are NaN in every channel."
+    )
 
 
 def _as_ids(X, estimator):
     """X as an array of integers >= 0, or a sentence about what it is instead."""
-    remedy = "embedding='token' takes ids >= 0 as SequenceVectorizer makes them of texts"
+    remedy = "token ids are integers >= 0, as SequenceVectorizer makes them of texts"
     if isinstance(X, list | tuple):
         lengths = {len(row) for row in X if isinstance(row, list | tuple | np.ndarray)}
         if len(lengths) > 1:
@@ -64,9 +73,12 @@ def _as_ids(X, estimator):
         )
     try:
         X = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")
+        if X.dtype.kind in "bmM":
+            raise ValueError(f"its type is {X.dtype}.")
         ids = X if X.dtype.kind in "iuf" else X.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"X cannot be read as token ids: {error} {remedy}.") from None
+        reason = str(error).splitlines()[0].rstrip(".")  # other lines print X
+        raise type(error)(f"X cannot be read as token ids: {reason}; {remedy}.") from None
     wrong = ~(np.isfinite(ids) & (ids >= 0) & (ids == np.floor(ids)) & (ids < _MOST_IDS))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
@@ -167,6 +179,7 @@ class InputChecks:
                 raise ValueError(f"X has shape {X.shape}: 0 tokens or 0 feature(s) in a sequence.")
             kind = "sequence"
         else:
+            _check_lengths(X)
             segments = None
             if window is not None:
                 segments = self._segments_of(X, labels, reset)
@@ -322,13 +335,34 @@ class InputChecks:
         """Pretrained vectors as an array (V, d_model); None if there are none."""
         if isinstance(self.embedding, str):
             return None
-        vectors = check_array(
-            self.embedding, dtype=np.float64, input_name="embedding", ensure_min_samples=2
-        )
+        vectors = self.embedding
+        if hasattr(vectors, "detach"):  # the weight of a torch module
+            vectors = vectors.detach()
+        try:
+            vectors = np.asarray(vectors)
+            if vectors.dtype.kind not in "biufO":
+                raise TypeError(f"its type is {vectors.dtype}")
+            vectors = vectors.astype(np.float64)  # a copy: frames lend what is not to be written
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"embedding cannot be read as an array of numbers: {str(error).rstrip('.')}; pass "
+                "one vector of numbers per token id."
+            ) from None
+        if vectors.ndim != 2 or len(vectors) < 2:
+            raise ValueError(
+                f"embedding has shape {vectors.shape}; pass an array of shape (n_ids, d_model), "
+                "row i for the token id i, with rows for 0 (padding) and 1 (unknown)."
+            )
         if vectors.shape[1] != self.d_model:
             raise ValueError(
                 f"embedding has vectors of width {vectors.shape[1]}, but d_model is "
                 f"{self.d_model}; set d_model={vectors.shape[1]}."
+            )
+        if not np.isfinite(vectors).all():
+            row, column = np.argwhere(~np.isfinite(vectors))[0]
+            raise ValueError(
+                f"embedding[{row}, {column}] is {vectors[row, column]}; every vector must be "
+                "finite, that of padding too: write zeros where there is none."
             )
         return vectors
 

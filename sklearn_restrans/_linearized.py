@@ -270,7 +270,7 @@ def suggest_residual_beta(
     X, y : array-like
         Data as for `fit`.
     betas : sequence
-        Values for `residual_beta`.
+        Values for `residual_beta`, different from each other.
     method : {"linearized", "pilot"}, default="linearized"
         "linearized" needs N c <= 2,000 targets.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -293,8 +293,8 @@ def suggest_residual_beta(
     Raises
     ------
     TypeError, ValueError
-        For another estimator, solver or loss, early stopping, no betas, too many targets for
-        "linearized", or if every beta diverges.
+        For another estimator, solver or loss, early stopping, betas that are none or repeated, too
+        many targets for "linearized", or if every beta diverges.
 
     Examples
     --------
@@ -308,9 +308,7 @@ def suggest_residual_beta(
     check_estimator(estimator, "suggest_residual_beta")
     if method not in ("linearized", "pilot"):
         raise ValueError(f"method must be 'linearized' or 'pilot', got {method!r}.")
-    betas = list(betas) if np.iterable(betas) else [betas]
-    if not betas:
-        raise ValueError("betas is empty: pass the residual coefficients to choose from.")
+    betas = _check_betas(estimator, betas)
     if n_steps is None:
         n_steps = estimator.max_iter if method == "linearized" else _PILOT_STEPS
     n_steps, n_seeds = check_count("n_steps", n_steps), check_count("n_seeds", n_seeds)
@@ -329,6 +327,32 @@ def suggest_residual_beta(
                     objective.data = objective.data.subset(n_rows, int(seed))
                 logs[i, j] = _expected(objective, method, step, n_steps, own)
     return _suggestion(betas, logs, method, n_steps, n_seeds, step)
+
+
+def _check_betas(estimator, betas):
+    """A list of values that residual_beta may take, each once."""
+    betas = list(betas) if np.iterable(betas) else [betas]
+    if not betas:
+        raise ValueError("betas is empty: pass the residual coefficients to choose from.")
+    clone(estimator).set_params(residual_beta=1.0)._check_parameters()
+    seen = set()
+    for beta in betas:
+        model = clone(estimator).set_params(residual_beta=beta)
+        try:
+            model._check_parameters()
+            wrong = isinstance(beta, bool)
+        except (TypeError, ValueError):
+            wrong = True
+        if wrong:
+            raise ValueError(
+                "betas must hold values of residual_beta, each a number >= 0, a pair (attention, "
+                f"ffn) or an array of shape (n_layers, 2), got {beta!r} among them."
+            )
+        matrix = tuple(np.ravel(model._beta(model.n_layers)).tolist())
+        if matrix in seen:
+            raise ValueError(f"betas must differ from each other, got {beta!r} twice in {betas!r}.")
+        seen.add(matrix)
+    return betas
 
 
 def _expected(objective, method, step, n_steps, seed):

@@ -37,6 +37,8 @@ def locate(source, path, check):
 
 def _locate_given(source, path):
     """Return the file that the argument path names or, if it names a folder, holds."""
+    if path == "":
+        raise ValueError("path is empty: name a file or a folder, or leave path out.")
     try:
         place = Path(path).expanduser()
     except TypeError as error:

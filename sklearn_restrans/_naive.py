@@ -1,10 +1,11 @@
 """Naive forecasts as regressors: the yardsticks of every other one."""
 
+from itertools import pairwise
 from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_list_like
+from pandas.api.types import is_integer_dtype, is_list_like
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,6 +28,63 @@ def _horizons(horizon):
     return [int(h) for h in steps]
 
 
+def _step_of(index, freq=None):
+    """Step of a sorted index of stamps or row numbers, and half of it: how far off a row may be.
+
+    None takes the regular frequency of the index, or else the median distance between its rows.
+    """
+    if not isinstance(index, pd.DatetimeIndex):
+        spacing = float(np.median(np.diff(index.to_numpy())))
+        return spacing, spacing / 2
+    index = index.as_unit("ns")  # half a step may be finer than the unit of the stamps
+    spacing = pd.Timedelta(np.median(np.diff(index.asi8)), unit="ns")
+    if freq is None:
+        freq = pd.DatetimeIndex(index, freq="infer").freq
+    try:
+        step = spacing if freq is None else pd.tseries.frequencies.to_offset(freq)
+        later = (index + step - index).asi8
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"freq={freq!r} is no pandas frequency: pass one such as '1h', '10min', 'B' or 'MS'."
+        ) from error
+    if later.min() <= 0:
+        raise ValueError(f"freq={freq!r} does not lead forward: pass a step longer than 0.")
+    return step, min(spacing, pd.Timedelta(np.median(later), unit="ns")) / 2
+
+
+def _rows_at(index, move, tolerance):
+    """For every row the position of the one nearest to index + move, -1 without one."""
+    if isinstance(index, pd.DatetimeIndex):
+        index = index.as_unit("ns")
+    try:
+        return index.get_indexer(index + move, method="nearest", tolerance=tolerance)
+    except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
+        return np.full(len(index), -1)  # further than any stamp can be
+
+
+def _time_index(X):
+    """The index of a table where it tells time: stamps, or row numbers that only go up."""
+    index = getattr(X, "index", None)
+    if isinstance(index, pd.DatetimeIndex):
+        if index.hasnans:
+            raise ValueError("the index of X has missing time stamps (NaT): drop these rows.")
+        return index
+    if not isinstance(index, pd.Index) or not is_integer_dtype(index.dtype) or index.hasnans:
+        return None
+    return index if index.is_monotonic_increasing and index.is_unique else None
+
+
+def _first_rows(index):
+    """First row of the series each row belongs to; time goes back where another one starts."""
+    rows = np.arange(len(index))
+    if not isinstance(index, pd.DatetimeIndex):
+        return np.zeros_like(rows)
+    steps = np.diff(index.asi8)
+    if np.any(steps == 0):
+        return rows  # rows of several series side by side: none has a history that is its own
+    return np.maximum.accumulate(np.where(np.r_[True, steps < 0], rows, 0))
+
+
 class _NaiveRegressor(RegressorMixin, BaseEstimator):
     """Predict the target column(s) of X some rows back; subclasses give the lag per horizon."""
 
@@ -36,7 +94,8 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or SequenceView
-            Rows in time order; NaN is allowed.
+            Rows in time order; NaN is allowed. The step of a DatetimeIndex is the one that
+            `make_supervised` took, or else its frequency or the median distance between rows.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             In the column order of `make_supervised`.
 
@@ -44,21 +103,28 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
         -------
         self : object
         """
-        made_with = getattr(y, "attrs", {}).get("horizon")
+        made_with = getattr(y, "attrs", {})
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        self._learn_step(None if isinstance(X, SequenceView) else X, made_with.get("freq"))
         if isinstance(X, SequenceView):
             check_consistent_length(X, y)
-            y = check_array(y, ensure_2d=False, estimator=self, input_name="y")
             self._rows_of(X, reset=True)
         else:
             X, y = validate_data(
                 self, X, y, ensure_all_finite="allow-nan", multi_output=True, y_numeric=True
             )
+        y = check_array(y, ensure_2d=False, estimator=self, input_name="y")
         self.columns_ = [self._position(label) for label in _as_list(self.target)]
-        self.lags_ = self._lags(made_with)
+        if not self.columns_:
+            raise ValueError(f"target={self.target!r} is empty: name the target column(s) of X.")
+        self.lags_ = self._lags(made_with.get("horizon"))
         self._y_mean = y.mean(axis=0)
         n_outputs, n_targets = np.size(self._y_mean), len(self.columns_)
         if len(self.lags_) == 1:
-            self.lags_ = self.lags_ * (n_outputs // n_targets)
+            self.lags_ = self.lags_ * max(1, n_outputs // n_targets)
         if n_outputs != n_targets * len(self.lags_):
             raise ValueError(
                 f"y has {n_outputs} column(s), target={self.target!r} names {n_targets} with "
@@ -67,47 +133,89 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        """Predict each row from the rows before it in X, taken as consecutive time steps.
+        """Predict each row from the rows before it in X.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or SequenceView
-            Rows in time order; of a view each window is read at its end and in its own past. The
-            last known value stands in for a missing one, and where there is none before it in X,
-            the training mean of `y`.
+            Rows in time order; of a view each window is read at its end and in its own past. A
+            table is read by its DatetimeIndex or its rising row numbers, and starts another series
+            where time goes back; without such an index its rows are consecutive steps. The last
+            known value stands in for a missing one, and where there is none before it in the same
+            series, the training mean of `y`.
 
         Returns
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Shaped as the `y` of `fit`, in the units of X.
+
+        Raises
+        ------
+        ValueError
+            If a table holds several rows of one time stamp and the forecast needs their past.
         """
         check_is_fitted(self)
         series, rows, first = self._rows_of(X, reset=False)
-        every = np.arange(len(series))
+        sources = [self._rows_before(X, rows, first, lag) for lag in self.lags_]
+        every, start = np.arange(len(series)), first[rows]
         outputs = []
         for column in self.columns_:
             # filled[t] = x[max {s <= t : x[s] is known}], within the segment of t
             values = np.asarray(series[:, column], dtype=float)
             known = np.maximum.accumulate(np.where(np.isnan(values), 0, every))
             filled = np.where(known >= first, values[known], np.nan)
-            start = first[rows]
-            outputs += [
-                filled[np.where(rows - lag >= start, rows - lag, rows)] for lag in self.lags_
-            ]
+            outputs += [filled[np.where(row >= start, row, rows)] for row in sources]
         y = outputs[0] if np.ndim(self._y_mean) == 0 else np.column_stack(outputs)
         return np.where(np.isnan(y), self._y_mean, y)
 
     def _rows_of(self, X, reset):
         """The series (N, f) of X, the rows of it that are the samples, and each row's first one."""
         if not isinstance(X, SequenceView):
+            index = self._index_of(X)
             X = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=reset)
-            return X, np.arange(len(X)), np.zeros(len(X), dtype=int)
+            every = np.arange(len(X))
+            return X, every, np.zeros_like(every) if index is None else _first_rows(index)
         series = X.series if X.columns is None else pd.DataFrame(X.series, columns=X.columns)
         series = validate_data(self, series, ensure_all_finite="allow-nan", reset=reset)
         first = np.zeros(len(series), dtype=int) if X.first is None else X.first
         return series, X.ends, first
 
+    def _learn_step(self, X, freq):
+        """Step of the index of a table and half of it, from the longest of its series."""
+        index, self._step = _time_index(X), None
+        self._timed = isinstance(index, pd.DatetimeIndex)
+        if index is None:
+            return
+        first, n_rows = np.unique(_first_rows(index), return_counts=True)
+        longest = slice(first[n_rows.argmax()], first[n_rows.argmax()] + n_rows.max())
+        if n_rows.max() > 1:
+            self._step = _step_of(index[longest], freq if self._timed else None)
+
+    def _index_of(self, X):
+        """The index of a table where it tells time in the steps known from fit, else None."""
+        index = None if self._step is None else _time_index(X)
+        return index if isinstance(index, pd.DatetimeIndex) == self._timed else None
+
+    def _rows_before(self, X, rows, first, lag):
+        """For every sample the row ``lag`` steps before it, -1 where X has none."""
+        index = None if lag == 0 or isinstance(X, SequenceView) else self._index_of(X)
+        if index is None:
+            return rows - lag
+        if not index.is_unique and np.array_equal(first, rows):
+            raise ValueError(
+                "X holds several rows of one time stamp, as those of several series do: pass them "
+                "series by series, or as a SequenceView, which keeps the history of every row."
+            )
+        step, tolerance = self._step
+        found = np.full(len(index), -1)
+        for start, stop in pairwise([*np.unique(first), len(index)]):
+            row = _rows_at(index[start:stop], -lag * step, tolerance)
+            found[start:stop] = np.where(row >= 0, row + start, -1)
+        return found
+
     def _position(self, label):
+        if isinstance(label, bool):
+            raise ValueError(f"target={label!r} must be the name or the position of a column of X.")
         if isinstance(label, Integral) and -self.n_features_in_ <= label < self.n_features_in_:
             return int(label)
         names = list(getattr(self, "feature_names_in_", []))
@@ -158,22 +266,23 @@ class PersistenceRegressor(_NaiveRegressor):
 class SeasonalNaiveRegressor(_NaiveRegressor):
     """Forecast the last season again: y(t + h) = x(t + h - k m), k = ceil(h / m), m = period.
 
-    That is ``k * period - horizon`` rows back in X as passed. Rows with a shorter history in X
-    repeat their own value (persistence); `backtest` passes the true history.
+    That is ``k * period - horizon`` steps back in X as passed: steps of its time stamps or row
+    numbers, where it is a table that has them, else rows. A row whose season is not in X repeats
+    its own value (persistence); `backtest` passes the true history, a SequenceView has it.
 
     Parameters
     ----------
     target : str, int, or list of these, default=0
         Name or position of the target column(s) in X, which must not be scaled before.
     period : int, default=1
-        Rows in a season, e.g. 24 for the daily course in hourly data; 1 is persistence.
+        Steps in a season, e.g. 24 for the daily course in hourly data; 1 is persistence.
     horizon : int, or list or range of int, default=1
         Steps ahead, as given to `make_supervised`; an int holds for every column of `y`.
 
     Attributes
     ----------
     columns_, lags_ : lists of int
-        Positions of the target columns; rows back per horizon.
+        Positions of the target columns; steps back per horizon.
     window : int
         Rows a prediction may need: the largest lag + 1 (a property, also before `fit`).
 

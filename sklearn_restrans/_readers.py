@@ -143,7 +143,7 @@ def _read_member(file: io.BytesIO, source: str, member: str) -> bytes:
         names = [
             name
             for name in archive.namelist()
-            if PurePosixPath(name).match(member)
+            if PurePosixPath(name.lower()).match(member.lower())
             and not name.startswith("__MACOSX/")
             and not PurePosixPath(name).name.startswith(".")
         ]
@@ -253,6 +253,8 @@ def _raise_first_fault(
 
 
 def _is_finite_number(cell: str) -> bool:
+    if "_" in cell or not cell.isascii():
+        return False  # Python reads 1_000 and digits of other scripts, data files have neither
     try:
         return bool(np.isfinite(float(cell)))
     except ValueError:

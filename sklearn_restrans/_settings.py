@@ -77,7 +77,7 @@ class Settings:
             n_tokens=n_tokens,
             n_features=n_features,
             n_outputs=self._n_outputs(),
-            n_layers=self.n_layers,
+            n_layers=int(self.n_layers),
             d_model=self.d_model,
             n_heads=self.n_heads,
             d_ff=2 * self.d_model if self.d_ff is None else self.d_ff,

@@ -20,6 +20,7 @@ from skorch.callbacks import (
     EpochTimer,
     PrintLog,
 )
+from skorch.exceptions import SkorchException
 from skorch.history import History
 from skorch.utils import TeeGenerator
 from torch import Tensor, nn
@@ -175,6 +176,13 @@ class Net(NeuralNet):
                 if isinstance(callback, EarlyStopping):
                     raise StopTraining from None
                 raise
+            except (LookupError, SkorchException) as error:
+                name = type(callback).__name__
+                raise ValueError(
+                    f"callbacks: {name} did not find what it reads ({error}). There is no row per "
+                    "batch, and a valid_loss only with X_val and y_val or early_stopping=True: "
+                    f"pass validation data, let {name} watch 'train_loss', or leave it out."
+                ) from error
 
     def _is_listened_to(self):
         """Whether a callback does anything at a batch; telling those that do not is slow."""

@@ -12,11 +12,10 @@ import pandas as pd
 from joblib import Parallel, delayed, effective_n_jobs
 from scipy.stats import t
 from sklearn.base import clone, is_classifier
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import indexable
 
+from ._checks import check_scorer, check_splits
 from ._compat import _check_sample_weight, _safe_indexing
 from ._stacked import fit_candidates, plan_stacks
 from ._training import DivergenceError
@@ -24,6 +23,7 @@ from .regressor import ResidualTransformerRegressor
 
 __all__ = ["BetaPath", "residual_beta_path"]
 
+_LARGEST_SEED = 2**32 - 1
 _QUANTITIES = ("sigma_min", "condition_number", "effective_rank", "rank_collapse")
 
 
@@ -163,6 +163,7 @@ def residual_beta_path(
     cv=None,
     groups=None,
     sample_weight=None,
+    segments=None,
     scoring=None,
     n_seeds=1,
     stacked="auto",
@@ -190,6 +191,9 @@ def residual_beta_path(
         Handed to the splitter.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights for fit, and for the scores if the scorer takes any, as in ``GridSearchCV``.
+    segments : array-like of shape (n_rows,), default=None
+        With ``window``, the series, station or stretch that each row of X belongs to, for fit and
+        for the scores.
     scoring : str or callable, default=None
         Score of the test parts; None is ``estimator.score``.
     n_seeds : int, default=1
@@ -206,8 +210,9 @@ def residual_beta_path(
     Raises
     ------
     ValueError
-        For betas that are empty, negative, not finite, repeated or not numbers, or folds that
-        cannot be fitted. A beta that diverges, or has no score, is no error: its row says so.
+        For betas that are empty, negative, not finite, repeated or not numbers, seeds beyond the
+        largest, or folds that cannot be fitted. A beta that diverges, or has no score, is no
+        error: its row says so.
 
     References
     ----------
@@ -228,10 +233,6 @@ def residual_beta_path(
         raise ValueError(f"n_seeds must be an integer >= 1, got {n_seeds!r}.")
     if stacked != "auto" and not isinstance(stacked, bool):
         raise ValueError(f"stacked must be 'auto', True or False, got {stacked!r}.")
-    if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
-        raise ValueError(
-            f"scoring must be one score, by name or as a callable, or None, got {scoring!r}."
-        )
     estimator = ResidualTransformerRegressor() if estimator is None else estimator
     if not hasattr(estimator, "_begin") or hasattr(estimator, "betas"):
         raise TypeError(
@@ -240,17 +241,15 @@ def residual_beta_path(
         )
     # Bad input is refused here, once, with the sentences of fit, and not by some fold.
     prepared = clone(estimator).set_params(residual_beta=betas[0])
-    X_prepared = prepared._check_data(X, y, sample_weight)
+    X_prepared = prepared._check_data(prepared._with_segments(X, segments), y, sample_weight)
     n_alike = len(betas) * (1 if estimator.early_stopping else n_seeds)
     plan = plan_stacks(prepared, X_prepared, n_alike, stacked)
-    X, y, groups = indexable(X, y, groups)
+    X, y, groups, segments = indexable(X, y, groups, segments)
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, np.empty((len(y), 0)))
     splits = [(None, None)]
     if cv is not None:
-        splits = list(check_cv(cv, y, classifier=is_classifier(estimator)).split(X, y, groups))
-        if not splits:
-            raise ValueError("cv gives no fold: pass a number of folds, a splitter, or splits.")
+        splits = check_splits(cv, X, y, groups, classifier=is_classifier(estimator))
         for number, (train, _) in enumerate(splits):
             if is_classifier(estimator) and len(np.unique(_safe_indexing(y, train))) < 2:
                 raise ValueError(
@@ -258,7 +257,9 @@ def residual_beta_path(
                     "splitter or fewer folds."
                 )
     seeds = _seeds(estimator.random_state, n_seeds)
-    scorer = None if cv is None else check_scoring(estimator, scoring)
+    scorer = check_scorer(estimator, scoring)
+    if cv is None:
+        scorer = None
     weigh = scorer is not None and sample_weight is not None and _takes_weights(scorer)
     tasks = []
     for fold, (train, test) in enumerate(splits):
@@ -276,7 +277,8 @@ def residual_beta_path(
         (*data, part) for *data, pairs in tasks[even:] for part in _split(pairs, n_processes)
     ]
     fits = Parallel(n_jobs=n_jobs)(
-        delayed(_fit_task)(estimator, X, y, sample_weight, scorer, weigh, *task) for task in tasks
+        delayed(_fit_task)(estimator, X, y, sample_weight, segments, scorer, weigh, *task)
+        for task in tasks
     )
     order = {beta: k for k, beta in enumerate(betas)}
     fits = sorted(
@@ -316,6 +318,11 @@ def _split(items, n_parts):
 
 def _seeds(random_state, n_seeds):
     if isinstance(random_state, Integral):
+        if random_state + n_seeds - 1 > _LARGEST_SEED:
+            raise ValueError(
+                f"random_state={random_state} and the {n_seeds - 1} seeds after it (n_seeds="
+                f"{n_seeds}) go beyond the largest seed, 2**32 - 1: pass a smaller random_state."
+            )
         return [int(random_state) + k for k in range(n_seeds)]
     if random_state is None:
         rng = np.random.default_rng()
@@ -336,16 +343,19 @@ def _takes_weights(scorer):
     return takes
 
 
-def _fit_task(estimator, X, y, sample_weight, scorer, weigh, fold, train, test, pairs):
+def _fit_task(estimator, X, y, sample_weight, segments, scorer, weigh, fold, train, test, pairs):
     """Fit one group of candidates on one fold; a dict per candidate."""
 
-    def part(rows, *arrays):
-        return [a if a is None or rows is None else _safe_indexing(a, rows) for a in arrays]
+    def part(rows):
+        arrays = X, segments, y, sample_weight
+        if rows is not None:
+            arrays = [a if a is None else _safe_indexing(a, rows) for a in arrays]
+        return estimator._with_segments(*arrays[:2]), *arrays[2:]
 
     candidates = [
         clone(estimator).set_params(residual_beta=beta, random_state=seed) for beta, seed in pairs
     ]
-    outcomes, seconds = fit_candidates(candidates, *part(train, X, y, sample_weight))
+    outcomes, seconds = fit_candidates(candidates, *part(train))
     fits = []
     for (beta, seed), model, outcome in zip(pairs, candidates, outcomes, strict=True):
         failed = isinstance(outcome, DivergenceError)
@@ -360,8 +370,9 @@ def _fit_task(estimator, X, y, sample_weight, scorer, weigh, fold, train, test, 
             "score_time": np.nan,
         }
         if scorer is not None and not failed:
-            weights = {"sample_weight": part(test, sample_weight)[0]} if weigh else {}
-            fit |= _score(scorer, model, *part(test, X, y), **weights)
+            X_test, y_test, weight = part(test)
+            weights = {"sample_weight": weight} if weigh else {}
+            fit |= _score(scorer, model, X_test, y_test, **weights)
         fits.append(fit)
     return fits
 
@@ -373,4 +384,8 @@ def _score(scorer, model, X, y, **weights):
         score, error = float(scorer(model, X, y, **weights)), ""
     except (TypeError, ValueError) as caught:
         score, error = np.nan, f"no score: {caught}"
+    if not error and not np.isfinite(score):
+        error = f"no score: it is {score} on the {len(y)} row(s) of the test part"
+        if len(y) < 2:
+            error += "; R^2 and its like need two or more"
     return {"score": score, "error": error, "score_time": time.perf_counter() - started}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
@@ -51,9 +52,13 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
     readout : {"auto", "last", "mean"}, default="auto"
         Token read out. "auto": the last of a window, the mean for tables, token
         ids and sequences.
-    init : {"gaussian", "orthogonal", "zero_unembedding"}, default="gaussian"
-        Start of the weights: N(0, 1 / fan_in); orthonormal; or Gaussian with W_U = 0, so that the
-        loss starts equal for every beta.
+    init : {"depth_scaled", "gaussian", "orthogonal", "zero_unembedding"}, default="depth_scaled"
+        Start of the weights. "gaussian": N(0, 1 / fan_in), as in the paper. "depth_scaled": the
+        same for one layer; in deeper models the last matrix of Attn and of the feed-forward part
+        is multiplied by sqrt(max(1 - beta^2, 1 / n_layers)), so that tokens neither grow nor
+        vanish from layer to layer (Noci et al. 2022, arXiv:2206.03126, for beta = 1). It depends
+        on beta: take another for comparisons of beta in deep models. "orthogonal": orthonormal.
+        "zero_unembedding": Gaussian with W_U = 0, so that the loss starts equal for every beta.
     window : int, default=None
         Lookback window over the time-ordered rows of a 2-D X; None takes a 2-D X as a table.
     dilation : int, default=1
@@ -189,7 +194,7 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         dropout=0.0,
         positions="auto",
         readout="auto",
-        init="gaussian",
+        init="depth_scaled",
         window=None,
         dilation=1,
         max_gap="auto",
@@ -333,10 +338,10 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
         -------
         score : float
         """
-        return super().score(self._with_segments(X, segments), y, sample_weight)
+        return super().score(self._with_segments(X, segments), _checked_labels(y), sample_weight)
 
     def _check_targets(self, y, reset):
-        y = _check_y(column_or_1d(y, warn=True), multi_output=False, estimator=self)
+        y = _check_y(_checked_labels(y), multi_output=False, estimator=self)
         check_classification_targets(y)
         if reset:
             self.classes_ = np.unique(y)
@@ -378,3 +383,32 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
                 "is nothing to fit."
             )
         return weight
+
+
+def _checked_labels(y):
+    """y as an array (n,) of labels of one type; or a sentence, such as where one is missing."""
+    if isinstance(y, np.ma.MaskedArray):
+        y = y.tolist()  # None where the mask is set
+    # Not numpy's own types: it makes strings of "a" and nan, and floats of nullable integers.
+    labels = y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)
+    labels = column_or_1d(labels, warn=True)
+    missing = pd.isna(labels)
+    if missing.any():
+        row = missing.argmax()
+        raise ValueError(
+            f"Input y contains NaN or None: {missing.sum()} of {len(labels)} labels are missing, "
+            f"first in row {row} ({labels[row]}); drop these rows of X and y."
+        )
+    if labels.dtype != object:
+        return labels
+    if all(isinstance(label, str) for label in labels):
+        return np.asarray(y) if isinstance(y, list | tuple) else labels
+    first = {type(label).__name__: row for row, label in reversed([*enumerate(labels)])}
+    labels = pd.Series(labels).infer_objects().to_numpy()
+    if labels.dtype == object:
+        found = ", ".join(f"{name} (row {first[name]})" for name in sorted(first, key=first.get))
+        raise ValueError(
+            f"y holds labels of the types {found}; make them all strings, all numbers or all "
+            "booleans, for instance with [str(label) for label in y]."
+        )
+    return labels

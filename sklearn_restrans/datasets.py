@@ -425,7 +425,7 @@ def make_planted_sequences(
         ("n_tokens", n_tokens, 1),
         ("n_features", n_features, 3),
     ):
-        if not isinstance(value, Integral) or value < least:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
             raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
     for name, value in (("sharpness", sharpness), ("noise", noise)):
         if not isinstance(value, Real) or not 0 <= value < np.inf:

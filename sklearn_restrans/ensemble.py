@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._compat import HasMethods, Interval, _fit_context
 from ._stacked import fit_candidates, plan_stacks
 from ._training import DivergenceError
-from .classifier import ResidualTransformerClassifier
+from .classifier import ResidualTransformerClassifier, _checked_labels
 from .regressor import ResidualTransformerRegressor
 
 __all__ = ["SeedEnsembleClassifier", "SeedEnsembleRegressor"]
@@ -83,7 +83,7 @@ class _SeedEnsemble(MetaEstimatorMixin, BaseEstimator):
         """
         base = self._base()
         rng = check_random_state(self.random_state)
-        seeds = rng.randint(2**31 - 1, size=self.n_estimators)
+        seeds = rng.randint(2**31 - 1, size=int(self.n_estimators))
         members = [clone(base).set_params(random_state=int(seed)) for seed in seeds]
         X, X_val = base._with_segments(X, segments), base._with_segments(X_val, segments_val)
         data = (X, y, sample_weight, X_val, y_val)
@@ -188,6 +188,26 @@ class SeedEnsembleRegressor(RegressorMixin, _SeedEnsemble):
         """
         return self._mean_of("predict", X, segments)
 
+    def score(self, X, y, sample_weight=None, *, segments=None):
+        """R^2 of the mean prediction.
+
+        Parameters
+        ----------
+        X : array-like or SequenceView
+            As for the estimator.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            True targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+        segments : array-like of shape (n_rows,), default=None
+            As for the estimator.
+
+        Returns
+        -------
+        score : float
+        """
+        return super().score(self._base()._with_segments(X, segments), y, sample_weight)
+
 
 class SeedEnsembleClassifier(ClassifierMixin, _SeedEnsemble):
     """Residual Transformers that differ in their random start and batches, probabilities averaged.
@@ -249,6 +269,23 @@ class SeedEnsembleClassifier(ClassifierMixin, _SeedEnsemble):
         """
         return self._mean_of("predict_proba", X, segments)
 
+    def predict_log_proba(self, X, *, segments=None):
+        """Logarithm of :meth:`predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like or SequenceView
+            As for the estimator.
+        segments : array-like of shape (n_rows,), default=None
+            As for the estimator.
+
+        Returns
+        -------
+        log_p : ndarray of shape (n_samples, n_classes)
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X, segments=segments))
+
     def predict(self, X, *, segments=None):
         """The class of the largest mean probability.
 
@@ -265,6 +302,27 @@ class SeedEnsembleClassifier(ClassifierMixin, _SeedEnsemble):
         """
         largest = self.predict_proba(X, segments=segments).argmax(axis=1)
         return self.classes_[largest]
+
+    def score(self, X, y, sample_weight=None, *, segments=None):
+        """Accuracy of the predictions.
+
+        Parameters
+        ----------
+        X : array-like or SequenceView
+            As for the estimator.
+        y : array-like of shape (n_samples,)
+            True labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+        segments : array-like of shape (n_rows,), default=None
+            As for the estimator.
+
+        Returns
+        -------
+        score : float
+        """
+        X = self._base()._with_segments(X, segments)
+        return super().score(X, _checked_labels(y), sample_weight)
 
 
 def _fit_part(members, *data):

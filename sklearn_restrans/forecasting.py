@@ -6,16 +6,18 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_list_like, is_numeric_dtype
 from sklearn.base import clone
-from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_consistent_length
 
 from ._calendar import CalendarFeatures
+from ._checks import check_splits
 from ._naive import (
     PersistenceRegressor,
     SeasonalNaiveRegressor,
     _as_list,
     _checked_period,
     _horizons,
+    _rows_at,
+    _step_of,
 )
 from ._views import SequenceView, gaps, longest_step
 
@@ -79,9 +81,10 @@ def make_supervised(
         The rows that have all their targets, in time order; missing readings stay NaN.
     y : Series (n_samples,) or DataFrame (n_samples, n_targets * n_horizons)
         Named ``"<target> t+<horizon>"``, horizons running fastest; a DataFrame if `target` or
-        `horizon` is a list. ``y.attrs`` holds ``target`` and ``horizon`` (lists) and ``dropped``,
-        the number of rows left out because there is no row at a target time (``no_row``: a gap,
-        or the end) or because the target there is NaN (``missing``).
+        `horizon` is a list. ``y.attrs`` holds ``target`` and ``horizon`` (lists), ``freq`` (the
+        step of a DatetimeIndex, None where it is the median distance between rows), and
+        ``dropped``, the number of rows left out because there is no row at a target time
+        (``no_row``: a gap, or the end) or because the target there is NaN (``missing``).
 
     Raises
     ------
@@ -91,9 +94,10 @@ def make_supervised(
     Notes
     -----
     "Half a step" is half the smaller of the step and the median distance between rows. The
-    newest rows have no target yet: forecast from ``frame.iloc[-window:]``. A dropped row is
-    also missing from the history that an estimator's ``window=`` builds over the rows of X; a
-    SequenceView keeps it.
+    newest rows have no target yet: a model of views forecasts from the view of the last row, as
+    below, one that has ``window=`` itself from ``frame.iloc[-window:]``, its last prediction. A
+    dropped row is also missing from the history that an estimator's ``window=`` builds over the
+    rows of X; a SequenceView keeps it.
 
     Examples
     --------
@@ -103,29 +107,23 @@ def make_supervised(
     >>> X, y = make_supervised(pd.DataFrame({"T": [1.0, 2.0, 4.0]}, index=times), "T", 1, freq="1h")
     >>> y.tolist(), y.name, y.attrs["dropped"]
     ([2.0, 4.0], 'T t+1', {'no_row': 1, 'missing': 0})
+
+    A window that ends at the last row forecasts beyond the end of the frame:
+
+    >>> from sklearn_restrans import ResidualTransformerRegressor, SequenceView
+    >>> times = pd.date_range("2024-01-01", periods=60, freq="h")
+    >>> frame = pd.DataFrame({"T": [float(t % 6) for t in range(60)]}, index=times)
+    >>> X, y = make_supervised(frame, "T", 1, window=6)
+    >>> model = ResidualTransformerRegressor(d_model=8, max_iter=2).fit(X, y)
+    >>> model.predict(SequenceView(frame, [len(frame) - 1], 6)).shape
+    (1,)
     """
     _check_type(frame)
     frame, stretches = _series_of(frame, group)
     targets, horizons, known = _as_list(target), _horizons(horizon), _as_list(known)
-    for name, labels in (("target", targets), ("known", known)):
-        unknown = [label for label in labels if label not in frame.columns]
-        if unknown:
-            raise ValueError(f"{name}={unknown} not in frame: choose from {list(frame.columns)}.")
-        if len(set(labels)) < len(labels):
-            raise ValueError(f"{name}={labels} names a column twice; name each once.")
-    if not targets:
-        raise ValueError("target is empty: name the column(s) to forecast.")
-    longest = max(rows.stop - rows.start for rows in stretches)
-    if max(horizons) >= longest:
-        raise ValueError(
-            f"horizon={max(horizons)} reaches past the end of frame from each of its {longest} "
-            "rows: pass a shorter horizon or a longer series."
-        )
-    later = np.full((len(frame), len(horizons)), -1)
-    for rows in stretches:
-        for k, h in enumerate(horizons):
-            ahead = _rows_ahead(frame.index[rows], h, freq)
-            later[rows, k] = np.where(ahead >= 0, ahead + rows.start, -1)
+    _check_labels(frame, targets, known)
+    _check_lengths(stretches, max(horizons), window, dilation)
+    later, freq = _rows_ahead(frame.index, stretches, horizons, freq)
     values = frame[targets].to_numpy(dtype=float, na_value=np.nan)
     # y[t, (target, horizon)] = values[row nearest to t + horizon * step, target]
     future = np.where(later[:, None, :] >= 0, values[later].transpose(0, 2, 1), np.nan)
@@ -146,15 +144,16 @@ def make_supervised(
             frame = frame.assign(**{f"{label} t+{h}": ahead})
     X = frame.iloc[kept]
     index = X.index
+    longest = longest_step(frame.index, max_gap)
     if window is not None:
         new = np.zeros(len(frame), dtype=bool)
         new[[rows.start for rows in stretches]] = True
-        stretch = np.cumsum(new | gaps(frame.index, longest_step(frame.index, max_gap)))
+        stretch = np.cumsum(new | gaps(frame.index, longest))
         X = SequenceView(frame.astype(float), kept, window, dilation=dilation, segments=stretch)
     names = [f"{label} t+{h}" for label in targets for h in horizons]
     y = pd.DataFrame(future[kept], index=index, columns=names)
     y = y if is_list_like(target) or is_list_like(horizon) else y[names[0]]
-    y.attrs = {"target": targets, "horizon": horizons, "dropped": dropped}
+    y.attrs = {"target": targets, "horizon": horizons, "freq": freq, "dropped": dropped}
     return X, y
 
 
@@ -171,8 +170,10 @@ def _series_of(frame, group):
     if group is None:
         _check_frame(frame, "frame")
         return frame, [slice(0, len(frame))]
-    if group not in frame.columns:
-        raise ValueError(f"group={group!r} not in frame: choose from {list(frame.columns)}.")
+    if group not in list(frame.columns):
+        raise ValueError(f"group={group!r} not in frame: choose one of {list(frame.columns)}.")
+    if len(frame) == 0:
+        _check_frame(frame, "frame")
     labels, frame = frame[group], frame.drop(columns=group)
     if labels.isna().any():
         raise ValueError(f"group={group!r} has missing labels: fill them, or drop these rows.")
@@ -192,7 +193,8 @@ def _series_of(frame, group):
 def _check_frame(frame, name):
     index, names = frame.index, frame.columns
     timed = isinstance(index, (pd.DatetimeIndex, pd.RangeIndex))
-    textual = [name for name, dtype in frame.dtypes.items() if not is_numeric_dtype(dtype)]
+    kinds = frame.dtypes.items()
+    textual = [name for name, kind in kinds if not is_numeric_dtype(kind) or kind.kind == "c"]
     repeated = index[index.duplicated()].astype(str).tolist()
     faults = [
         (not timed, "no time index: set a DatetimeIndex, or reset_index(drop=True) if equispaced"),
@@ -208,27 +210,50 @@ def _check_frame(frame, name):
             raise ValueError(f"{name} has {fault}.")
 
 
-def _rows_ahead(index, horizon, freq):
-    # for every t the position of the row nearest to index[t] + horizon * step, -1 without one
-    rows = np.arange(len(index))
-    if isinstance(index, pd.RangeIndex):
-        if freq is not None:
-            raise ValueError(f"freq={freq!r} needs a DatetimeIndex: leave it out, or set one.")
-        return np.where(rows + horizon < len(index), rows + horizon, -1)
-    index = index.as_unit("ns")  # half a step may be finer than the unit of the stamps
-    spacing = pd.Timedelta(np.median(np.diff(index.asi8)), unit="ns")
-    if freq is None:
-        freq = pd.DatetimeIndex(index, freq="infer").freq
-    try:
-        step = spacing if freq is None else pd.tseries.frequencies.to_offset(freq)
-    except ValueError as error:
+def _check_labels(frame, targets, known):
+    columns = list(frame.columns)
+    for name, labels in (("target", targets), ("known", known)):
+        unknown = [label for label in labels if label not in columns]
+        if unknown:
+            raise ValueError(f"{name}={unknown} not in frame: choose from {columns}.")
+        if len(set(labels)) < len(labels):
+            raise ValueError(f"{name}={labels} names a column twice; name each once.")
+    if not targets:
+        raise ValueError("target is empty: name the column(s) to forecast.")
+
+
+def _check_lengths(stretches, horizon, window, dilation):
+    longest = max(rows.stop - rows.start for rows in stretches)
+    if horizon >= longest:
         raise ValueError(
-            f"freq={freq!r} is no pandas frequency: pass one such as '1h', '10min', 'B' or 'MS'."
-        ) from error
-    tolerance = min(spacing, pd.Timedelta(np.median((index + step - index).asi8), unit="ns")) / 2
-    nearest = index.get_indexer(index + horizon * step, method="nearest", tolerance=tolerance)
-    # a calendar step can be shorter than the tolerance (31 January + "MS"): never the row itself
-    return np.where(nearest > rows, nearest, -1)
+            f"horizon={horizon} reaches past the end of frame from each of its {longest} rows: "
+            "pass a shorter horizon or a longer series."
+        )
+    if window is None and dilation != 1:
+        raise ValueError(f"dilation={dilation!r} has a meaning for window=... only; set window.")
+    if isinstance(window, Integral) and window > longest:
+        series = "frame" if len(stretches) == 1 else "the longest series of frame"
+        raise ValueError(
+            f"window={window} is longer than the {longest} rows of {series}: pass a window of at "
+            f"most {longest}, or a longer series."
+        )
+
+
+def _rows_ahead(index, stretches, horizons, freq):
+    """For every row and horizon the row of its target, -1 without one; and the step's name."""
+    if freq is not None and not isinstance(index, pd.DatetimeIndex):
+        raise ValueError(f"freq={freq!r} needs a DatetimeIndex: leave it out, or set one.")
+    later, names = np.full((len(index), len(horizons)), -1), set()
+    for rows in stretches:
+        part, here = index[rows], np.arange(rows.stop - rows.start)
+        step, tolerance = _step_of(part, freq)
+        names.add(getattr(step, "freqstr", None))
+        for k, h in enumerate(horizons):
+            nearest = _rows_at(part, h * step, tolerance)
+            # A calendar step can be shorter than the tolerance (31 January + "MS"): never the row
+            # itself.
+            later[rows, k] = np.where(nearest > here, nearest + rows.start, -1)
+    return later, names.pop() if len(names) == 1 else None
 
 
 def mean_absolute_scaled_error(y_true, y_pred, y_train, period=1):
@@ -253,7 +278,8 @@ def mean_absolute_scaled_error(y_true, y_pred, y_train, period=1):
     Raises
     ------
     ValueError
-        If the shapes differ, or `y_train` is not longer than `period` or never changes.
+        If the shapes differ, a value is missing, or `y_train` is not longer than `period` or
+        never changes.
 
     References
     ----------
@@ -266,7 +292,13 @@ def mean_absolute_scaled_error(y_true, y_pred, y_train, period=1):
     >>> mean_absolute_scaled_error([5.0, 7.0], [6.0, 6.0], y_train=[0.0, 2.0, 4.0])
     0.5
     """
-    y_true, y_pred, y_train = _columns(y_true), _columns(y_pred), _columns(y_train)
+    y_true, y_pred = _columns(y_true, "y_true"), _columns(y_pred, "y_pred")
+    y_train = _columns(y_train, "y_train")
+    for name, y in (("y_true", y_true), ("y_pred", y_pred), ("y_train", y_train)):
+        if np.isnan(y).any():
+            raise ValueError(
+                f"{name} has missing values (NaN): leave these rows out, or fill them."
+            )
     if y_true.shape != y_pred.shape or y_true.shape[1] != y_train.shape[1]:
         raise ValueError(
             f"y_true {y_true.shape}, y_pred {y_pred.shape} and y_train {y_train.shape} do not fit: "
@@ -281,9 +313,17 @@ def mean_absolute_scaled_error(y_true, y_pred, y_train, period=1):
     return float(np.mean(np.abs(y_true - y_pred).mean(axis=0) / scale))
 
 
-def _columns(y):
-    y = np.asarray(y, dtype=float)
-    return y.reshape(len(y), -1)
+def _columns(y, name):
+    try:
+        columns = np.asarray(y, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}.") from error
+    if columns.size == 0 or columns.ndim not in (1, 2):
+        raise ValueError(
+            f"{name} must have shape (n_samples,) or (n_samples, n_outputs) and at least one row, "
+            f"got {columns.shape}."
+        )
+    return columns.reshape(len(columns), -1)
 
 
 def _naive_error(y_train, period):
@@ -329,7 +369,8 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
     Raises
     ------
     ValueError
-        If a fold is shuffled, broken, not after its training rows or closer than the horizon.
+        If y is no table of numbers, or a fold is shuffled, broken, no pair of row numbers, not
+        after its training rows or closer than the horizon.
 
     References
     ----------
@@ -361,11 +402,13 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
     names = getattr(X, "columns", None)
     if baseline is None and targets and set(targets) <= set(() if names is None else names):
         baseline = PersistenceRegressor([list(X.columns).index(label) for label in targets])
-    truth = _columns(y)
-    labels = getattr(X, "index", getattr(y, "index", np.arange(len(truth))))
+    truth = _columns(y, "y")
+    # the index of a list is a method
+    found = [part.index for part in (X, y) if isinstance(getattr(part, "index", None), pd.Index)]
+    labels = (found or [np.arange(len(truth))])[0]
     clock = _clock(labels)
     folds = []
-    for fold, (train, test) in enumerate(check_cv(cv).split(X, y)):
+    for fold, (train, test) in enumerate(check_splits(cv, X, y)):
         _check_fold(fold, train, test, max(horizons or [1]), clock)
         train, test = slice(train[0], train[-1] + 1), slice(test[0], test[-1] + 1)
         error = _forecast(estimator, X, y, train, test) - truth[test]
@@ -389,8 +432,6 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
             "skill": 1 - mae / np.where(reference > 0, reference, np.nan),
         }
         folds.append(pd.DataFrame(scores))
-    if not folds:
-        raise ValueError("cv gives no fold: pass a splitter such as TimeSeriesSplit, or splits.")
     return pd.concat(folds, ignore_index=True)
 
 
@@ -428,7 +469,8 @@ def _check_fold(fold, train, test, reach, clock):
 def _forecast(estimator, X, y, train, test):
     fitted = clone(estimator).fit(_rows(X, train), _rows(y, train))
     history = min(_history(fitted), test.start)
-    return _columns(fitted.predict(_rows(X, slice(test.start - history, test.stop)))[history:])
+    forecast = fitted.predict(_rows(X, slice(test.start - history, test.stop)))
+    return _columns(forecast[history:], f"the forecast of {type(estimator).__name__}")
 
 
 def _rows(data, rows):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+
 import numpy as np
-from sklearn.metrics import check_scoring
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
+from ._checks import check_scorer
 from ._compat import _safe_indexing
 
 __all__ = ["channel_importance"]
@@ -35,7 +37,8 @@ def channel_importance(
     n_repeats : int, default=5
         Permutations per channel.
     max_samples : int, default=2_000
-        At most so many sequences, drawn without replacement; they are held as one array.
+        At most so many sequences, but 2 at least, drawn without replacement; they are held as one
+        array.
     random_state : int, RandomState instance or None, default=None
         Seed of the sequences drawn and of the permutations.
 
@@ -48,8 +51,9 @@ def channel_importance(
 
     Raises
     ------
-    ValueError
-        If X is not 3-D, or n_repeats or max_samples is not positive.
+    TypeError, ValueError
+        If X is not 3-D or holds one sequence only, n_repeats or max_samples is no number of them,
+        or scoring is no score.
 
     References
     ----------
@@ -70,17 +74,21 @@ def channel_importance(
             "X must be 3-D (n_samples, n_tokens, n_features) or a SequenceView; for a table use "
             "sklearn.inspection.permutation_importance."
         )
-    for name, value in (("n_repeats", n_repeats), ("max_samples", max_samples)):
-        if not value >= 1:
-            raise ValueError(f"{name} must be at least 1, got {value!r}.")
+    for name, value, least in (("n_repeats", n_repeats, 1), ("max_samples", max_samples, 2)):
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
     check_consistent_length(X, y)
-    rng, scorer = check_random_state(random_state), check_scoring(estimator, scoring)
+    if len(y) == 1:
+        raise ValueError("X holds one sequence: a channel is permuted among 2 or more; pass more.")
+    rng, scorer = check_random_state(random_state), check_scorer(estimator, scoring)
     columns = getattr(X, "columns", None)
     if len(y) > max_samples:
-        rows = np.sort(rng.permutation(len(y))[: int(max_samples)])
+        rows = np.sort(rng.permutation(len(y))[:max_samples])
         X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
     X = np.array(X)  # a view has no place for one changed channel
     baseline = scorer(estimator, X, y)
+    if not isinstance(baseline, Real):
+        raise TypeError(f"scoring must return one number, got {baseline!r}.")
     importances = np.empty((X.shape[2], n_repeats))
     for channel in range(X.shape[2]):
         original = X[:, :, channel].copy()

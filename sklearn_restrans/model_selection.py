@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 
 from ._grid_search import StackedGridSearchCV
-from ._records import fitted_record
+from ._records import fitted_records
 from .conditioning import _check_quantity as check_conditioning_quantity
 from .convergence import _check_quantity as check_convergence_quantity
 
@@ -17,22 +19,31 @@ _NEGATED = "neg_"
 class _RecordScorer:
     """``scorer(estimator, X=None, y=None) -> float`` that reads what fit recorded.
 
-    X and y are ignored: the quantities belong to the training data, on which fit measured them.
+    Of an ensemble it is the mean over the members. X and y are ignored: the quantities belong to
+    the training data, on which fit measured them.
     """
 
     def __init__(self, record, quantity, options):
         self.record, self.quantity, self.options = record, quantity, options
 
     def __call__(self, estimator, X=None, y=None):
-        record = fitted_record(estimator, self.record)
         name = self.quantity.removeprefix(_NEGATED)
-        value = float(record.get(name, **self.options))
+        records = fitted_records(estimator, self.record)
+        value = float(np.mean([record.get(name, **self.options) for record in records]))
         return -value if self.quantity.startswith(_NEGATED) else value
 
     def __repr__(self):
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         kind = self.record.removesuffix("_")
         return f"make_{kind}_scorer({self.quantity!r}{options})"
+
+
+def _without_sign(quantity):
+    if not isinstance(quantity, str):
+        raise ValueError(
+            f"quantity must be a name such as 'sigma_min' or 'rate', got {quantity!r}."
+        )
+    return quantity.removeprefix(_NEGATED)
 
 
 def make_conditioning_scorer(quantity, *, of="Z", layer=-1, stage="final"):
@@ -58,7 +69,8 @@ def make_conditioning_scorer(quantity, *, of="Z", layer=-1, stage="final"):
     -------
     scorer : callable
         ``scorer(estimator, X=None, y=None) -> float``, picklable; reaches through Pipeline,
-        TransformedTargetRegressor and search objects.
+        TransformedTargetRegressor and search objects. Of a seed ensemble it is the mean over the
+        members.
 
     Raises
     ------
@@ -71,7 +83,7 @@ def make_conditioning_scorer(quantity, *, of="Z", layer=-1, stage="final"):
     >>> make_conditioning_scorer("sigma_min", of="attention")
     make_conditioning_scorer('sigma_min', of='attention', layer=-1, stage='final')
     """
-    check_conditioning_quantity(quantity.removeprefix(_NEGATED), of, stage)
+    check_conditioning_quantity(_without_sign(quantity), of, stage)
     if isinstance(layer, bool) or not isinstance(layer, (int, np.integer)):
         raise ValueError(f"layer must be an integer, got {layer!r}.")
     options = {"of": of, "layer": layer, "stage": stage}
@@ -96,7 +108,8 @@ def make_convergence_scorer(quantity, *, loss=None):
     -------
     scorer : callable
         ``scorer(estimator, X=None, y=None) -> float``, picklable; reaches through Pipeline,
-        TransformedTargetRegressor and search objects.
+        TransformedTargetRegressor and search objects. Of a seed ensemble it is the mean over the
+        members.
 
     Raises
     ------
@@ -109,5 +122,7 @@ def make_convergence_scorer(quantity, *, loss=None):
     >>> make_convergence_scorer("rate")
     make_convergence_scorer('rate', loss=None)
     """
-    check_convergence_quantity(quantity.removeprefix(_NEGATED), loss)
+    check_convergence_quantity(_without_sign(quantity), loss)
+    if loss is not None and not (isinstance(loss, Real) and np.isfinite(loss)):
+        raise ValueError(f"loss must be a finite number, the training loss to reach, got {loss!r}.")
     return _RecordScorer("convergence_", quantity, {"loss": loss})

@@ -6,9 +6,12 @@ to the next, so that they are told apart in grey print and by colour-blind reade
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from numbers import Integral
+
 import numpy as np
 
-from ._records import fitted_record
+from ._records import fitted_records
 
 __all__ = ["BetaPathDisplay", "ConvergenceDisplay", "SpectrumDisplay"]
 
@@ -28,6 +31,26 @@ def _axes(ax):
     import matplotlib.pyplot as plt
 
     return plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+def _records(estimator, record, label):
+    """What fit recorded, under a label for each estimator of a dict and each member of it."""
+    several = estimator if isinstance(estimator, Mapping) else {label: estimator}
+    if not several:
+        raise ValueError("estimator is an empty dict: pass fitted estimators under their labels.")
+    found = {}
+    for name, model in several.items():
+        records = fitted_records(model, record)
+        start = f"{name}, " if name else ""
+        labels = [f"{start}member {k}" for k in range(1, len(records) + 1)]
+        found |= dict(zip(labels if len(records) > 1 else [name], records, strict=True))
+    return found
+
+
+def _filled_dict(name, value):
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(f"{name} must be a dict of labels, not empty, got {value!r}.")
+    return value.items()
 
 
 class ConvergenceDisplay:
@@ -56,7 +79,8 @@ class ConvergenceDisplay:
     """
 
     def __init__(self, curves, *, relative=False):
-        self.curves = {str(label): np.asarray(loss, dtype=float) for label, loss in curves.items()}
+        curves = _filled_dict("curves", curves)
+        self.curves = {str(label): np.asarray(loss, dtype=float) for label, loss in curves}
         self.relative = relative
 
     @classmethod
@@ -66,7 +90,8 @@ class ConvergenceDisplay:
         Parameters
         ----------
         estimator : estimator, or dict of str to estimator
-            Fitted; may be inside a Pipeline, TransformedTargetRegressor or search.
+            Fitted; may be inside a Pipeline, TransformedTargetRegressor or search. A seed ensemble
+            has a curve per member.
         relative : bool, default=False
             Draw Phi / Phi_0.
         ax : matplotlib Axes, default=None
@@ -76,10 +101,8 @@ class ConvergenceDisplay:
         -------
         display : ConvergenceDisplay
         """
-        several = estimator if isinstance(estimator, dict) else {"training loss": estimator}
-        curves = {
-            label: fitted_record(model, "convergence_").loss for label, model in several.items()
-        }
+        found = _records(estimator, "convergence_", "training loss")
+        curves = {label: record.loss for label, record in found.items()}
         return cls(curves, relative=relative).plot(ax=ax)
 
     @classmethod
@@ -88,7 +111,7 @@ class ConvergenceDisplay:
 
         Parameters
         ----------
-        cv_results : dict
+        cv_results : dict, or the fitted search
             ``cv_results_`` of a search one of whose scorers is called ``quantity``.
         quantity : str, default="rate"
             Name of the scorer.
@@ -104,9 +127,10 @@ class ConvergenceDisplay:
 
         Raises
         ------
-        ValueError
-            If the results have no such parameter or scorer.
+        TypeError, ValueError
+            If the results are none, or have no such parameter or scorer.
         """
+        cv_results = _results_of(cv_results)
         display = cls({quantity: _column(cv_results, f"mean_test_{quantity}")})
         display._draw_points(cv_results, quantity, x, ax)
         return display
@@ -126,7 +150,7 @@ class ConvergenceDisplay:
         self.ax_, self.lines_ = _axes(ax), []
         styles = _styles(len(self.curves))
         for (label, loss), style in zip(self.curves.items(), styles, strict=True):
-            values = loss / loss[0] if self.relative else loss
+            values = loss / loss[:1] if self.relative else loss
             epochs = np.arange(1, len(loss) + 1)
             every = max(1, len(loss) // 10)
             self.lines_ += self.ax_.plot(epochs, values, label=label, markevery=every, **style)
@@ -178,10 +202,14 @@ class SpectrumDisplay:
     """
 
     def __init__(self, spectra):
-        self.spectra = {
-            str(label): tuple(np.asarray(s, dtype=float) for s in pair)
-            for label, pair in spectra.items()
-        }
+        self.spectra = {}
+        for label, pair in _filled_dict("spectra", spectra):
+            pair = [np.asarray(part, dtype=float) for part in pair]
+            if [part.ndim for part in pair] != [1, 1]:
+                raise ValueError(
+                    f"spectra: {label!r} must be a pair (attention, Z) of lists of singular values."
+                )
+            self.spectra[str(label)] = tuple(pair)
 
     @classmethod
     def from_estimator(cls, estimator, *, layer=-1, stage="final", ax=None):
@@ -190,7 +218,8 @@ class SpectrumDisplay:
         Parameters
         ----------
         estimator : estimator, or dict of str to estimator
-            Fitted; may be inside a Pipeline, TransformedTargetRegressor or search.
+            Fitted; may be inside a Pipeline, TransformedTargetRegressor or search. A seed ensemble
+            has a pair of curves per member.
         layer : int, default=-1
             Layer; -1 is the last.
         stage : {"final", "initial"}, default="final"
@@ -205,15 +234,18 @@ class SpectrumDisplay:
         Raises
         ------
         ValueError
-            For another stage.
+            For another stage or layer.
         """
         if stage not in ("final", "initial"):
             raise ValueError(f"stage must be 'final' or 'initial', got {stage!r}.")
         record = -1 if stage == "final" else 0
-        several = estimator if isinstance(estimator, dict) else {"": estimator}
         spectra = {}
-        for label, model in several.items():
-            found = fitted_record(model, "conditioning_")
+        for label, found in _records(estimator, "conditioning_", "").items():
+            n_layers = found.input_rank.shape[1]
+            if not isinstance(layer, Integral) or not -n_layers <= layer < n_layers:
+                raise ValueError(
+                    f"layer must be an integer from {-n_layers} to {n_layers - 1}, got {layer!r}."
+                )
             # Beyond the rank of the layer's input every singular value is rounding.
             rank = int(found.input_rank[record, layer])
             spectra[label] = tuple(
@@ -227,7 +259,7 @@ class SpectrumDisplay:
 
         Parameters
         ----------
-        cv_results : dict
+        cv_results : dict, or the fitted search
             ``cv_results_`` of a search one of whose scorers is called ``quantity``.
         quantity : str, default="sigma_min"
             Name of the scorer.
@@ -243,8 +275,8 @@ class SpectrumDisplay:
 
         Raises
         ------
-        ValueError
-            If the results have no such parameter or scorer.
+        TypeError, ValueError
+            If the results are none, or have no such parameter or scorer.
         """
         return ConvergenceDisplay.from_cv_results(cv_results, quantity=quantity, x=x, ax=ax)
 
@@ -300,6 +332,11 @@ class BetaPathDisplay:
     """
 
     def __init__(self, table):
+        if getattr(getattr(table, "columns", None), "nlevels", 0) != 2:
+            raise ValueError(
+                "table must be a DataFrame with columns (quantity, statistic), as "
+                f"BetaPath.summary() returns it, got {type(table).__name__}."
+            )
         self.table = table
         self.quantities = list(dict.fromkeys(name for name, _ in table.columns))
 
@@ -311,7 +348,7 @@ class BetaPathDisplay:
         ----------
         estimator : fitted ResidualTransformerRegressorCV or -ClassifierCV, or BetaPath
             The estimator may be inside a Pipeline or a TransformedTargetRegressor.
-        quantities : sequence of str, default=None
+        quantities : str or sequence of str, default=None
             Columns of ``BetaPath.summary()``; those without a finite value are left out. None is
             loss, score, sigma_min_Z and condition_number_Z.
         ax : array-like of matplotlib Axes, default=None
@@ -324,29 +361,28 @@ class BetaPathDisplay:
         Raises
         ------
         ValueError
-            For a quantity the path does not have.
+            For a quantity the path does not have, or has no finite value of.
         """
         path = estimator if hasattr(estimator, "summary") else None
-        table = (path or fitted_record(estimator, "beta_path_")).summary()
-        if quantities is None:
-            quantities = ("loss", "score", "sigma_min_Z", "condition_number_Z")
-        for name in quantities:
-            if name not in table.columns.get_level_values(0):
-                known = list(dict.fromkeys(table.columns.get_level_values(0)))
-                raise ValueError(f"quantities must be among {known}, got {name!r}.")
+        table = (path or fitted_records(estimator, "beta_path_")[0]).summary()
+        known = list(dict.fromkeys(table.columns.get_level_values(0)))
+        usual = ("loss", "score", "sigma_min_Z", "condition_number_Z")
+        quantities = _check_quantities(quantities, usual, known)
         kept = [name for name in quantities if np.isfinite(table[name, "mean"]).any()]
+        if not kept:
+            raise ValueError(f"quantities={quantities} have no finite value in this path.")
         return cls(table[kept]).plot(ax)
 
     @classmethod
     def from_cv_results(cls, cv_results, *, quantities=None, ax=None):
-        """Draw ``cv_results_`` of a ...CV estimator: means without intervals.
+        """Draw ``cv_results_`` of a ...CV estimator or another search: means without intervals.
 
         Parameters
         ----------
-        cv_results : dict
+        cv_results : dict, or the fitted search
             With ``param_residual_beta`` and a column ``mean_<quantity>`` for each quantity.
-        quantities : sequence of str, default=None
-            What to draw; None is train_loss, test_score and sigma_min_Z.
+        quantities : str or sequence of str, default=None
+            What to draw; None is what there is of train_loss, test_score and sigma_min_Z.
         ax : array-like of matplotlib Axes, default=None
             One per quantity; None makes a figure.
 
@@ -356,15 +392,17 @@ class BetaPathDisplay:
 
         Raises
         ------
-        ValueError
-            If the results have no such column.
+        TypeError, ValueError
+            If the results are none, or have no such column.
         """
         import pandas as pd
 
-        if quantities is None:
-            quantities = ("train_loss", "test_score", "sigma_min_Z")
+        cv_results = _results_of(cv_results)
+        known = [key.removeprefix("mean_") for key in cv_results if key.startswith("mean_")]
+        usual = [name for name in ("train_loss", "test_score", "sigma_min_Z") if name in known]
+        quantities = _check_quantities(quantities, usual, known)
         beta = np.asarray(_parameter(cv_results, "residual_beta"), dtype=float)
-        columns = {(q, "mean"): _column(cv_results, f"mean_{q}") for q in quantities}
+        columns = {(q, "mean"): np.asarray(cv_results[f"mean_{q}"], float) for q in quantities}
         table = pd.DataFrame(columns, index=pd.Index(beta, name="beta"))
         return cls(table.sort_index()).plot(ax)
 
@@ -405,6 +443,33 @@ class BetaPathDisplay:
                 panel.set_yscale("log")
             panel.set(xlabel="beta", ylabel=name.replace("_", " "))
         return self
+
+
+def _results_of(cv_results):
+    """``cv_results_``, given as it is or by the search that has it."""
+    found = getattr(cv_results, "cv_results_", cv_results)
+    if not hasattr(found, "keys"):
+        raise TypeError(
+            "cv_results must be cv_results_ of a search, or the search after fit, got "
+            f"{type(cv_results).__name__}."
+        )
+    return found
+
+
+def _check_quantities(quantities, usual, known):
+    """A list of quantities, all of them known and none of them twice."""
+    if quantities is None:
+        quantities = usual
+    names = (
+        [quantities] if isinstance(quantities, str) or not np.iterable(quantities) else quantities
+    )
+    names = list(names)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"quantities must be among {known}, got {name!r}.")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"quantities must name one or more of {known}, each once, got {names}.")
+    return names
 
 
 def _column(cv_results, name):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import re
+import unicodedata
 from collections import Counter
 from numbers import Integral, Real
 from typing import ClassVar
@@ -14,6 +17,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ._compat import Interval, StrOptions, _fit_context
+from ._inputs import _as_ids
 
 __all__ = ["SequenceVectorizer"]
 
@@ -23,6 +27,8 @@ _N_SPECIAL = 2
 _SPECIAL = ["[PAD]", "[UNK]"]
 # Pieces learnt for `subword` when max_features is None.
 _N_PIECES = 8_000
+# Halves of a surrogate pair, which a str may hold one by one and UTF-8 may not.
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class SequenceVectorizer(TransformerMixin, BaseEstimator):
@@ -37,24 +43,28 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
     ----------
     lowercase : bool, default=True
         Lower-case the texts first.
-    token_pattern : str, default=r"\\w+(?:['’-]\\w+)*|['’]\\w+|[^\\w\\s]"
-        Regular expression of a token, or of its first group if it has one. The default takes words
-        (with inner apostrophes and hyphens, such as "n't"), "'s", and every other sign by itself.
+    token_pattern : str, default=None
+        Regular expression of a token, or of its first group if it has one. None takes words (with
+        inner apostrophes and hyphens, such as "n't"), "'s", and every other sign by itself.
+        Combining marks and joiners stay with their letter or emoji, and an accented letter is the
+        same one whether written in one part or in two (Unicode's NFC).
     tokenizer : callable, default=None
-        From a text to its list of tokens; replaces ``token_pattern``.
+        From a text to its tokens, a list of str; replaces ``token_pattern``. Languages written
+        without spaces need one, or ``subword``.
     min_df : int or float, default=1
         Texts of ``fit`` a token must stand in: a count, or a share in [0, 1]. Above a count of 1,
         training meets unknown tokens and learns a vector for them. For ``subword`` the count of a
         merged pair.
     max_features : int, default=None
         Keep that many of the most frequent tokens; for ``subword`` the number of pieces, None
-        being 8,000.
+        being 8,000, or every letter where there are more.
     max_length : int, default=256
         Keep the first tokens of longer texts. Shorter texts of ``fit`` lower it: rows are as wide
         as the longest of them. None: no other limit.
     subword : {"bpe", "wordpiece"}, default=None
         Cut tokens into pieces learnt in ``fit`` (byte pair encoding [1]_ or WordPiece [2]_), so
-        that rare words are known by their parts. Needs the `tokenizers` library.
+        that rare words are known by their parts. Needs the `tokenizers` library. A lone half of a
+        surrogate pair is read as U+FFFD.
 
     Attributes
     ----------
@@ -82,7 +92,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         "lowercase": ["boolean"],
-        "token_pattern": [str],
+        "token_pattern": [str, None],
         "tokenizer": [callable, None],
         "min_df": [
             Interval(Integral, 1, None, closed="left"),
@@ -97,7 +107,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         self,
         *,
         lowercase=True,
-        token_pattern=r"\w+(?:['’-]\w+)*|['’]\w+|[^\w\s]",
+        token_pattern=None,
         tokenizer=None,
         min_df=1,
         max_features=None,
@@ -130,7 +140,9 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X holds anything but texts, or no token is left; the message says where.
+            If X holds anything but texts, ``tokenizer`` gives anything but lists of str (the
+            message says where), ``token_pattern`` is no regular expression, no token is left, or
+            ``max_features`` is less than the pieces that spell every word.
         ImportError
             If ``subword`` needs the `tokenizers` library and it is not installed.
         """
@@ -153,7 +165,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         ids : int32 ndarray of shape (n_samples, max_length_)
             As :meth:`transform` returns them.
         """
-        words = list(map(self._splitter(), _checked_texts(X)))
+        words = self._split(X)
         self._pieces = None
         if self.subword is None:
             self.vocabulary_ = self._count(words)
@@ -188,10 +200,11 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X holds anything but texts; the message says where.
+            If X holds anything but texts, or ``tokenizer`` gives anything but lists of str; the
+            message says where.
         """
         check_is_fitted(self)
-        return self._padded(self._number(list(map(self._splitter(), _checked_texts(X)))))
+        return self._padded(self._number(self._split(X)))
 
     def inverse_transform(self, X):
         """Tokens of rows of ids.
@@ -205,10 +218,22 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         -------
         tokens : list of list of str
             Without padding; unknown tokens are written "[UNK]".
+
+        Raises
+        ------
+        ValueError
+            If X holds anything but ids of this vocabulary; the message says where.
         """
         check_is_fitted(self)
-        names = dict(enumerate(_SPECIAL)) | {i: t for t, i in self.vocabulary_.items()}
-        return [[names[i] for i in row if i != PADDING] for row in np.asarray(X).tolist()]
+        names = [*_SPECIAL, *self.vocabulary_]
+        ids = _as_ids(X, self)
+        if ids.max() >= len(names):
+            row, column = np.argwhere(ids >= len(names))[0]
+            raise ValueError(
+                f"X[{row}, {column}] is {ids[row, column]}, but the ids of this vocabulary end at "
+                f"{len(names) - 1}; pass ids that this vectorizer made."
+            )
+        return [[names[i] for i in row if i != PADDING] for row in ids.tolist()]
 
     def get_feature_names_out(self, input_features=None):
         """Names of the columns: places in the text, "token0", "token1", ...
@@ -225,18 +250,19 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.asarray([f"token{k}" for k in range(self.max_length_)], dtype=object)
 
-    def _splitter(self):
-        """The function from a text to its tokens."""
-        split = self.tokenizer
-        if split is None:
-            pattern = re.compile(self.token_pattern)
-            if pattern.groups > 1:
-                raise ValueError(
-                    f"token_pattern has {pattern.groups} groups, of which one at most can be the "
-                    "token; write (?:...) for the others."
-                )
-            split = pattern.findall
-        return (lambda text: split(text.lower())) if self.lowercase else split
+    def _split(self, X):
+        """Lists of the tokens of some texts."""
+        texts = _checked_texts(X)
+        if self.lowercase:
+            texts = map(str.lower, texts)
+        if self.tokenizer is not None:
+            words = [_checked_tokens(self.tokenizer(text), row) for row, text in enumerate(texts)]
+        else:
+            split = _split if self.token_pattern is None else _compiled(self.token_pattern).findall
+            words = list(map(split, texts))
+        if self.subword is None:
+            return words
+        return [[_HALF.sub("\ufffd", token) for token in row] for row in words]
 
     def _count(self, words):
         """Ids of the tokens that min_df and max_features leave, the most frequent first."""
@@ -281,6 +307,14 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         )
         pieces = Tokenizer(model)
         pieces.train_from_iterator(words, trainer)
+        # Every letter is a piece, marked and unmarked, whatever was asked for.
+        n_pieces = pieces.get_vocab_size() - _N_SPECIAL
+        if self.max_features is not None and n_pieces > self.max_features:
+            raise ValueError(
+                f"max_features={self.max_features} is less than the {n_pieces} pieces that "
+                f"subword={self.subword!r} starts from, the letters of the texts; set it to "
+                f"{n_pieces} or more."
+            )
         state = json.loads(pieces.to_str())
         state["added_tokens"] = []  # from now on they are pieces as others
         return Tokenizer.from_str(json.dumps(state))
@@ -305,6 +339,70 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False
         return tags
+
+
+def _default_pattern(marks=""):
+    """Words, "'s", and every other sign, each with the marks that belong to it."""
+    word = rf"[\w{marks}]+"
+    sign = rf"[^\w\s](?:[{marks}]|(?<=\u200d)[^\w\s])*" if marks else r"[^\w\s]"
+    return re.compile(rf"{word}(?:['’-]{word})*|['’]{word}|{sign}")
+
+
+_ASCII = _default_pattern()
+
+
+@functools.cache
+def _unicode():
+    """The default pattern with the marks of Unicode, which `re` has no name for.
+
+    They are combining marks and variation selectors (categories Mn, Mc, Me), the zero-width joiner
+    and non-joiner, and the skin tones of emoji.
+    """
+    marks = [code for code in range(0x110000) if unicodedata.category(chr(code))[0] == "M"]
+    marks = sorted([*marks, 0x200C, 0x200D, *range(0x1F3FB, 0x1F400)])
+    # Ranges, since `re` looks through characters beyond U+FFFF one after the other.
+    groups = itertools.groupby(enumerate(marks), key=lambda pair: pair[1] - pair[0])
+    runs = ([chr(code) for _, code in group] for _, group in groups)
+    return _default_pattern("".join(f"{run[0]}-{run[-1]}" for run in runs))
+
+
+def _split(text):
+    """Tokens of a text where neither token_pattern nor tokenizer says what they are."""
+    if text.isascii():  # no marks: the same tokens, in less than half the time
+        return _ASCII.findall(text)
+    return _unicode().findall(unicodedata.normalize("NFC", text))
+
+
+def _compiled(token_pattern):
+    """The regular expression of a token, or a sentence about what is wrong with it."""
+    try:
+        pattern = re.compile(token_pattern)
+    except re.error as error:
+        raise ValueError(
+            f"token_pattern={token_pattern!r} is no regular expression: {error}; write a backslash "
+            "before a sign that stands for itself."
+        ) from None
+    if pattern.groups > 1:
+        raise ValueError(
+            f"token_pattern has {pattern.groups} groups, of which one at most can be the token; "
+            "write (?:...) for the others."
+        )
+    return pattern
+
+
+def _checked_tokens(tokens, row):
+    """What ``tokenizer`` made of a text, as a list of str."""
+    wanted = f"tokenizer must give a list of str for every text; for text {row} of X it gave"
+    # A str is its letters, and the order of a set is no order of the text.
+    if isinstance(tokens, str | bytes | dict | set | frozenset) or not hasattr(tokens, "__iter__"):
+        raise ValueError(f"{wanted} {tokens!r:.60}, of type {type(tokens).__name__}.")
+    tokens = list(tokens)
+    for place, token in enumerate(tokens):
+        if not isinstance(token, str):
+            raise ValueError(
+                f"{wanted} {token!r:.60}, of type {type(token).__name__}, as token {place}."
+            )
+    return tokens
 
 
 def _checked_texts(X):

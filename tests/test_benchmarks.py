@@ -76,7 +76,16 @@ TINY = {
         "stations": ("JFK",),
         "station_hours": 200,
     },
-    "bench_sst2": {"n_texts": 40, "n_seeds": 1, "n_members": 2, "n_timed": 40, "n_epochs": 1},
+    "bench_sst2": {
+        "n_texts": 40,
+        "n_seeds": 2,
+        "n_members": 2,
+        "n_timed": 40,
+        "n_epochs": 1,
+        "n_phrases": 20,
+        "depths": (1, 2),
+        "depth_epochs": 1,
+    },
     "bench_predictors": {
         "n_rows": 6,
         "n_tokens": 3,
@@ -106,7 +115,7 @@ def test_the_quick_path_writes_every_table_and_target(name, tmp_path, monkeypatc
     hours = datafiles.ten_minutes(600 * 6)[::6]
     datafiles.write(tmp_path, datafiles.jena_text(hours), "jena_2009_2016_hourly.csv")
     (tmp_path / "sst2").mkdir()
-    reviews = [f"a {word} film {k}\t{k % 2}" for k, word in enumerate(["dull", "fine"] * 20)]
+    reviews = [f"a {word} film of {k}\t{k % 2}" for k, word in enumerate(["dull", "fine"] * 20)]
     for part in ("train", "dev", "test"):
         text = "\n".join(["sentence\tlabel", *reviews])
         (tmp_path / "sst2" / f"{part}.tsv").write_text(text)

@@ -104,6 +104,21 @@ def test_a_view_of_windows_goes_through_as_it_is():
     np.testing.assert_allclose(scores, grid.cv_results_["mean_test_score"], rtol=0, atol=1e-10)
 
 
+def test_segments_are_those_of_the_view():
+    rows = np.random.default_rng(0).standard_normal((N, 2))
+    y, labels = rows[:, 0] + np.roll(rows[:, 1], 1), np.arange(N) // 15
+    view = SequenceView(rows, np.arange(N), 3, segments=labels)
+    search = ResidualTransformerRegressorCV(BETAS, cv=GroupKFold(2), **SETTINGS)
+    told = clone(search).set_params(window=3).fit(rows, y, groups=labels, segments=labels)
+    viewed = search.fit(view, y, groups=labels)
+    assert told.residual_beta_ == viewed.residual_beta_
+    scores = [fit.cv_results_["mean_test_score"] for fit in (told, viewed)]
+    # As above: float64 sums of other order.
+    np.testing.assert_allclose(*scores, rtol=0, atol=1e-12)
+    predictions = told.predict(rows, segments=labels), viewed.predict(view)
+    np.testing.assert_allclose(*predictions, rtol=0, atol=1e-12)
+
+
 def test_results_carry_conditioning_convergence_and_seconds():
     X, y = sequences()
     search = ResidualTransformerRegressorCV(BETAS, cv=2, n_seeds=2, **SETTINGS).fit(X, y)

@@ -10,53 +10,17 @@ from itertools import product
 
 import numpy as np
 import pytest
-import scipy.stats
 import torch
+from coremodels import EXACT, MASKS, N, T, architecture, random_input, random_model
 
 from sklearn_restrans import _core
 from sklearn_restrans._core import (
-    Architecture,
     ResidualTransformer,
     average_tokens,
     last_token,
     read_token,
     sinusoidal,
 )
-
-N, T = 3, 4
-# Two orders of the same sums over at most 16 terms: a few eps, times the growth through two layers.
-EXACT = 1e-12
-MASKS = {
-    "none": None,
-    "trailing": torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool(),
-    "leading": torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]]).bool(),
-}
-
-
-def architecture(**changes):
-    """A small model of two layers; a table has one channel a token."""
-    changes.setdefault("n_features", 1 if changes.get("embedding") == "feature" else 3)
-    small = dict(n_tokens=T, n_outputs=2, n_layers=2, d_model=4, d_ff=5)
-    return Architecture(**(small | changes))
-
-
-def random_model(arch, seed=0):
-    """A float64 model, every weight of it random: gains, biases and every beta too."""
-    generator = torch.Generator().manual_seed(seed)
-    model = ResidualTransformer(arch).double()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            weight.normal_(0.0, 0.6, generator=generator)
-            if name.endswith("gain"):
-                weight += 1.0
-        model.beta.uniform_(0.2, 1.5, generator=generator)
-    return model
-
-
-def random_input(arch, seed=0):
-    shape = (N, arch.n_tokens, arch.n_features)
-    return torch.tensor(np.random.default_rng(seed).standard_normal(shape))
-
 
 # ---- the formulas, one token at a time -------------------------------------------------------
 
@@ -358,145 +322,6 @@ def test_an_input_of_another_shape_is_refused(embedding):
     stacked = ResidualTransformer.stack([model, model])
     with pytest.raises(ValueError, match="K=2; got"):
         stacked(torch.zeros(3, N, T, f).double())
-
-
-# ---- initialisation --------------------------------------------------------------------------
-
-
-def wide_architecture(**changes):
-    return architecture(d_model=48, d_ff=96, n_heads=2, n_tokens=64, n_features=40, **changes)
-
-
-def initialised(arch, init="gaussian", seed=0):
-    model = ResidualTransformer(arch)
-    model.reset_parameters(init, torch.Generator().manual_seed(seed))
-    return model
-
-
-def matrices(model):
-    return {k: v for k, v in model.named_parameters() if k.rpartition(".")[2].startswith("W_")}
-
-
-@pytest.mark.parametrize("n_candidates", [None, 3])
-def test_gaussian_weights_have_variance_one_over_fan_in(n_candidates, seed):
-    model = initialised(wide_architecture(n_outputs=40, n_candidates=n_candidates), seed=seed)
-    weights = matrices(model)
-    for name, weight in {**weights, "positions": model.positions}.items():
-        fan_in = 48 if name == "positions" else weight.shape[-2]
-        sample = weight.detach().flatten().double().numpy() * math.sqrt(fan_in)
-        # A sample of N(0, 1) fails this once in a million draws.
-        assert scipy.stats.kstest(sample, "norm").pvalue > 1e-6, name
-    assert set(weights) == {"W_in", "W_U"} | {
-        f"layers.{k}.{name}"
-        for k, name in product((0, 1), ("W_Q", "W_K", "W_V", "W_O", "W_1", "W_2"))
-    }
-    for name, vector in model.named_parameters():
-        if name.rpartition(".")[2].startswith("b_"):
-            assert not vector.any(), name
-
-
-def test_columns_of_a_table_start_as_vectors_of_length_one(seed):
-    model = initialised(architecture(embedding="feature", d_model=256), seed=seed)
-    # chi with 256 degrees of freedom: 1 +- 0.044 (one standard deviation)
-    assert torch.all((model.W_in.norm(dim=1) - 1).abs() < 0.25)
-
-
-@pytest.mark.parametrize("n_candidates", [None, 3])
-def test_orthogonal_weights_are_orthonormal(n_candidates, seed):
-    """In columns, or in rows where they are wide; every candidate's by themselves."""
-    arch = wide_architecture(n_outputs=3, n_candidates=n_candidates)
-    for name, weight in matrices(initialised(arch, "orthogonal", seed)).items():
-        if name == "W_in":
-            continue
-        each = weight.reshape(-1, *weight.shape[-2:])
-        for W in each:
-            short = W.T @ W if W.shape[0] >= W.shape[1] else W @ W.T
-            # drawn in float32: about 10 eps
-            torch.testing.assert_close(short, torch.eye(len(short)), rtol=0, atol=2e-6, msg=name)
-        assert len(each.flatten(1).unique(dim=0)) == (n_candidates or 1), name
-
-
-def test_zero_unembedding_makes_the_start_equal_for_every_beta(seed):
-    model = initialised(architecture(), "zero_unembedding", seed)
-    x = random_input(model.arch, seed).float()
-    for beta in (0.0, 0.5, 2.0):
-        model.beta.fill_(beta)
-        assert not model(x).any()
-    assert all(w.any() for name, w in matrices(model).items() if name != "W_U")
-
-
-@pytest.mark.parametrize("init", ["gaussian", "orthogonal", "zero_unembedding"])
-def test_an_equal_generator_gives_equal_weights(init):
-    before = torch.get_rng_state()
-    first, again, other = (initialised(architecture(), init, seed) for seed in (5, 5, 6))
-    assert torch.equal(torch.get_rng_state(), before), "the global generator was used"
-    for (name, a), b in zip(first.named_parameters(), again.parameters(), strict=True):
-        assert torch.equal(a, b), name
-    assert not torch.equal(first.layers[0].W_Q, other.layers[0].W_Q)
-
-
-# ---- candidates ------------------------------------------------------------------------------
-
-
-def candidates(seed, **changes):
-    arch = architecture(n_heads=2, norm="pre", **changes)
-    return [random_model(arch, 10 * seed + k) for k in range(3)]
-
-
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal", None])
-@pytest.mark.parametrize("learn_beta", [False, True])
-def test_stack_and_unstack_are_inverse(learn_beta, positions, seed):
-    models = candidates(seed, positions=positions, learn_beta=learn_beta)
-    stacked = ResidualTransformer.stack(models)
-    assert stacked.arch == replace(models[0].arch, n_candidates=3)
-    back = stacked.unstack()
-    for model, again in zip(models, back, strict=True):
-        assert again.arch == model.arch
-        assert again.state_dict().keys() == model.state_dict().keys()
-        for name, value in model.state_dict().items():
-            assert value.dtype == again.state_dict()[name].dtype == torch.float64
-            assert torch.equal(value, again.state_dict()[name]), name
-    with torch.no_grad():
-        back[0].W_U.zero_()
-    assert stacked.W_U[0].any(), "unstacked models have their own copy"
-
-
-@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-@pytest.mark.parametrize("readout", ["last", "mean"])
-@pytest.mark.parametrize("own_input", [False, True])
-def test_candidates_in_one_model_equal_separate_models(own_input, readout, mask, seed):
-    """Outputs, gradients and traces of K stacked models are those of the K models."""
-    models = candidates(seed, readout=readout)
-    stacked = ResidualTransformer.stack(models)
-    x = torch.stack([random_input(stacked.arch, seed + k) for k in range(3)])
-    inputs = list(x) if own_input else [x[0]] * 3
-    outputs = torch.stack([model(one, mask) for model, one in zip(models, inputs, strict=True)])
-    together = stacked(x if own_input else x[0], mask)
-    # bmm against mm: the same sums in another order
-    torch.testing.assert_close(together, outputs, rtol=1e-13, atol=1e-13)
-
-    coefficients = random_input(architecture(n_features=2), seed).sum(1)
-    (together * coefficients).sum().backward()
-    (outputs * coefficients).sum().backward()
-    for name, weight in stacked.named_parameters():
-        separate = torch.stack([dict(model.named_parameters())[name].grad for model in models])
-        torch.testing.assert_close(weight.grad, separate, rtol=1e-13, atol=1e-12, msg=name)
-
-    traces = stacked.traces(x if own_input else x[0], mask)
-    for k, (model, one) in enumerate(zip(models, inputs, strict=True)):
-        for trace, single in zip(traces, model.traces(one, mask), strict=True):
-            for part, expected in zip(trace, single, strict=True):
-                torch.testing.assert_close(part[k], expected, rtol=1e-12, atol=1e-12)
-
-
-def test_every_candidate_may_have_its_own_mask(seed):
-    models = candidates(seed)
-    stacked = ResidualTransformer.stack(models)
-    x = random_input(stacked.arch, seed)
-    masks = [torch.ones(N, T).bool(), MASKS["trailing"], MASKS["leading"]]
-    expected = torch.stack([model(x, mask) for model, mask in zip(models, masks, strict=True)])
-    output = stacked(x, torch.stack(masks))
-    torch.testing.assert_close(output, expected, rtol=1e-13, atol=1e-13)
 
 
 # ---- what the diagnostics read ---------------------------------------------------------------

@@ -291,6 +291,7 @@ def test_planted_noise_has_its_standard_deviation(seed):
     "argument, value",
     [
         ("n_samples", 0),
+        ("n_samples", True),
         ("n_tokens", 1.5),
         ("n_features", 2),
         ("sharpness", -1.0),

@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.linear_model import Ridge
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -86,6 +87,29 @@ def test_probabilities_are_averaged_and_labels_kept():
     np.testing.assert_array_equal(there.predict_proba(X), mean)
 
 
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_scores_take_weights_and_segments(kind):
+    X, y = table()
+    labels, weight = np.arange(70) // 35, np.arange(70.0)
+    settings = {"window": 3, **SMALL}
+    if kind == "regressor":
+        ensemble = SeedEnsembleRegressor(ResidualTransformerRegressor(**settings), n_estimators=2)
+        metric = r2_score
+    else:
+        ensemble = SeedEnsembleClassifier(ResidualTransformerClassifier(**settings), n_estimators=2)
+        y, metric = (y > 0).astype(int), accuracy_score
+    ensemble.fit(X, y, segments=labels)
+    prediction = ensemble.predict(X, segments=labels)
+    score = ensemble.score(X, y, weight, segments=labels)
+    assert score == metric(y, prediction, sample_weight=weight)
+    assert ensemble.score(X, y, segments=labels) == metric(y, prediction)
+    if kind == "classifier":
+        log_p = ensemble.predict_log_proba(X, segments=labels)
+        # exp and log part by some eps
+        proba = ensemble.predict_proba(X, segments=labels)
+        np.testing.assert_allclose(np.exp(log_p), proba, rtol=1e-13)
+
+
 def test_it_goes_through_pipelines_searches_and_views():
     X, y = table(90)
     ensemble = SeedEnsembleRegressor(regressor(), n_estimators=2, random_state=0)
@@ -125,3 +149,12 @@ def test_bad_input_is_a_sentence():
             SeedEnsembleRegressor(wrong).fit(X, y)
     with pytest.raises(ValueError, match="n_estimators"):
         SeedEnsembleRegressor(n_estimators=0).fit(X, y)
+
+
+def test_labels_of_any_type_are_scored_as_they_were_fitted():
+    X, y = np.random.default_rng(0).standard_normal((20, 2)), np.arange(20) % 2
+    member = ResidualTransformerClassifier(**SMALL)
+    ensemble = SeedEnsembleClassifier(member, n_estimators=2, random_state=0).fit(X, y)
+    assert ensemble.score(X, y.astype(object)) == ensemble.score(X, y)
+    with pytest.raises(ValueError, match=r"1 of 20 labels are missing, first in row 3 \(None\)"):
+        ensemble.score(X, [None if row == 3 else label for row, label in enumerate(y)])

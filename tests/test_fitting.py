@@ -5,7 +5,13 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from skorch.callbacks import Callback, EarlyStopping, EpochScoring, GradientNormClipping
+from skorch.callbacks import (
+    Callback,
+    Checkpoint,
+    EarlyStopping,
+    EpochScoring,
+    GradientNormClipping,
+)
 from smallmodels import ESTIMATORS, SAME, SMALL, Recorder, outputs, table
 
 from sklearn_restrans import (
@@ -251,9 +257,33 @@ def test_skorch_callbacks_that_act_on_training_work(estimator):
         (print, TypeError, "callbacks must hold skorch callbacks, got <built-in function print>"),
         (EpochScoring("r2"), ValueError, "EpochScoring.*pass X_val and y_val"),
         (("mine", EpochScoring), ValueError, "EpochScoring.*pass X_val and y_val"),
+        (EarlyStopping(), ValueError, "EarlyStopping did not find.*valid_loss.*train_loss"),
+        (Checkpoint(), ValueError, "Checkpoint did not find.*valid_loss.*pass validation data"),
     ],
 )
 def test_callbacks_that_cannot_work_are_refused(estimator, callback, error, message):
     X, y = table(estimator)
     with pytest.raises(error, match=message):
         estimator(callbacks=[callback], **SMALL).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_threads_beyond_reason_are_refused(estimator):
+    """The library of threads ends the process where it finds no room for them."""
+    X, y = table(estimator)
+    with pytest.raises(ValueError, match=r"n_threads.*\[1, 1024\]"):
+        estimator(n_threads=10**9, **SMALL).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("to", [list, lambda rows: np.array(rows, dtype=object)])
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([np.ones(2), np.ones(3)], "X holds rows of 2 to 3 values; a table has rows of one length"),
+        ([np.ones((2, 1)), np.ones((4, 1))], "X holds sequences of 2 to 4 tokens; pad the shorter"),
+    ],
+)
+def test_rows_of_unequal_length_are_named(estimator, to, rows, message):
+    with pytest.raises(ValueError, match=message):
+        estimator(**SMALL).fit(to(rows), [0, 1])

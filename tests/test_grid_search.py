@@ -1,5 +1,6 @@
 """StackedGridSearchCV is GridSearchCV: same tables, same choice, same errors."""
 
+import re
 import warnings
 
 import numpy as np
@@ -186,6 +187,28 @@ def test_a_candidate_that_diverges_ends_alone():
         StackedGridSearchCV(model, {"learning_rate_init": [1e12]}, cv=3).fit(X, y)
 
 
+@pytest.mark.parametrize("scoring", [None, ["r2", "neg_median_absolute_error"]])
+@pytest.mark.parametrize("verbose", [0, 1, 2, 3])
+def test_it_prints_the_lines_of_a_grid_search_and_one_for_every_group(capsys, verbose, scoring):
+    X, y = table()
+    grid = {"residual_beta": [0.0, 1.0], "d_model": [4, 8]}
+    settings = {"verbose": verbose, "scoring": scoring, "refit": False}
+    printed = []
+    for search in (GridSearchCV, StackedGridSearchCV):
+        model = ResidualTransformerRegressor(**SMALL)
+        search(model, grid, cv=2, return_train_score=verbose == 3, **settings).fit(X, y)
+        lines = capsys.readouterr().out.splitlines()
+        assert {len(line) for line in lines[1:] if " END " in line} <= {80, *range(81, 200)}
+        # what a fit takes is measured, and the dots fill up the line
+        printed.append([re.sub(r"\.{2,}|total time=.*", " ", line) for line in lines])
+    groups = [line for line in printed[1] if "GROUP" in line]
+    expected = ["[CV 1/2] GROUP", "[CV 2/2] GROUP"] * 2 if verbose > 1 else []
+    assert [line[:14] for line in groups] == expected
+    assert all("2 candidates, 2 at a time;" in line for line in groups)
+    assert sorted(set(printed[1]) - set(groups)) == sorted(set(printed[0]))
+    assert bool(printed[1]) == (verbose > 0)
+
+
 def test_bad_input_is_a_sentence():
     X, y = table()
     with pytest.raises(TypeError, match="ends with one, got Ridge; use GridSearchCV"):
@@ -237,8 +260,12 @@ def test_candidates_of_a_replaced_step_and_of_a_random_state_object():
 def test_nothing_to_fit_is_said():
     X, y = table()
     model = ResidualTransformerRegressor(**SMALL)
-    with pytest.raises(ValueError, match="0 folds"):
+    with pytest.raises(ValueError, match="cv gives no fold"):
         StackedGridSearchCV(model, {"residual_beta": [0.0]}, cv=[]).fit(X, y)
+    with pytest.raises(ValueError, match="0 candidates"):
+        StackedGridSearchCV(model, []).fit(X, y)
+    with pytest.raises(ValueError, match=r"fold 0 must be a pair \(train, test\)"):
+        StackedGridSearchCV(model, {"residual_beta": [0.0]}, cv=[(range(9),)]).fit(X, y)
     with pytest.raises(ValueError, match="requires y to be passed"):
         StackedGridSearchCV(model, {"residual_beta": [0.0]}).fit(X)
     plan, errors, _ = _grid_search._fit_group([model.set_params(d_model=-1)], X, y, {})

@@ -76,5 +76,26 @@ def test_bad_input_is_named():
     model = LastToken(np.ones(3))
     with pytest.raises(ValueError, match="for a table use sklearn"):
         channel_importance(model, X[:, 0], y)
-    with pytest.raises(ValueError, match="n_repeats must be at least 1, got 0"):
-        channel_importance(model, X, y, n_repeats=0)
+    with pytest.raises(ValueError, match="X holds one sequence"):
+        channel_importance(model, X[:1], y[:1])
+    with pytest.raises(TypeError, match=r"scoring must return one number, got \[1, 2\]"):
+        channel_importance(model, X, y, scoring=lambda *_: [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"n_repeats": 0}, "n_repeats must be an integer >= 1, got 0"),
+        ({"n_repeats": 1.5}, "n_repeats must be an integer >= 1, got 1.5"),
+        ({"n_repeats": True}, "n_repeats must be an integer >= 1, got True"),
+        ({"n_repeats": None}, "n_repeats must be an integer >= 1, got None"),
+        ({"max_samples": 1}, "max_samples must be an integer >= 2, got 1"),
+        ({"max_samples": 0.5}, "max_samples must be an integer >= 2, got 0.5"),
+        ({"scoring": "nonsense"}, "scoring='nonsense' is no score of scikit-learn"),
+        ({"scoring": ["r2"]}, r"scoring must be one score, .* got \['r2'\]"),
+        ({"scoring": 3}, "scoring must be one score, .* got 3"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        channel_importance(LastToken(np.ones(3)), *planted(20), **arguments)

@@ -45,6 +45,12 @@ def test_search_order_is_path_then_data_folder_then_cache(tmp_path, monkeypatch)
     assert len(fetch_jena_climate()) == 3
 
 
+def test_an_empty_path_is_no_folder(tmp_path):
+    for fetch in (fetch_jena_climate, load_etth1, fetch_sst2):
+        with pytest.raises(ValueError, match="path is empty: name a file or a folder, or leave"):
+            fetch("")
+
+
 def test_the_best_file_of_a_folder_is_taken_and_a_tie_is_refused(tmp_path):
     for n, name in enumerate(
         ["jena_climate_2009_2016.csv.zip", "jena_2009_2016_hourly.csv.gz", "mpi_roof_a.csv"], 1

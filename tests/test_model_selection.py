@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sklearn_restrans import (
     ResidualTransformerRegressor,
+    SeedEnsembleRegressor,
     make_conditioning_scorer,
     make_convergence_scorer,
 )
@@ -107,6 +108,20 @@ def test_the_target_transformer_is_reached_through(data):
     assert np.isfinite(scores["test_rate"]).all()
 
 
+def test_of_a_seed_ensemble_it_is_the_mean_over_the_members(data):
+    ensemble = SeedEnsembleRegressor(small(), n_estimators=3, random_state=0).fit(*data)
+    members = ensemble.estimators_
+    smallest = [member.conditioning_.sigma_min[-1, -1] for member in members]
+    assert len(set(smallest)) == 3
+    assert SCORERS["sigma_min"](ensemble) == np.mean(smallest)
+    rates = [member.convergence_.rate for member in members]
+    assert SCORERS["rate"](make_pipeline(ensemble)) == np.mean(rates)
+    negative = [-member.conditioning_.condition_number[-1, -1] for member in members]
+    assert SCORERS["neg_condition_number"](ensemble) == pytest.approx(np.mean(negative), rel=1e-12)
+    with pytest.raises(ValueError, match="no convergence_ found in SeedEnsembleRegressor"):
+        SCORERS["rate"](SeedEnsembleRegressor(small()))
+
+
 OURS = {name: scorer for name, scorer in SCORERS.items() if not isinstance(scorer, str)}
 
 
@@ -137,6 +152,10 @@ def test_another_estimator_is_refused_by_name(data):
         (lambda: make_convergence_scorer("speed"), "quantity must be one of .* got 'speed'"),
         (lambda: make_convergence_scorer("epochs_to"), "needs the loss to reach"),
         (lambda: make_convergence_scorer("rate", loss=1.0), "the others take none"),
+        (lambda: make_convergence_scorer("epochs_to", loss="a"), "loss must be a finite number"),
+        (lambda: make_convergence_scorer("epochs_to", loss=np.nan), "finite number.*got nan"),
+        (lambda: make_convergence_scorer(3), "quantity must be a name such as .* got 3"),
+        (lambda: make_conditioning_scorer(None), "quantity must be a name such as .* got None"),
     ],
 )
 def test_unknown_names_are_refused_when_the_scorer_is_made(make, message):

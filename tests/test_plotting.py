@@ -13,6 +13,7 @@ from sklearn_restrans import (
     ConvergenceDisplay,
     ResidualTransformerRegressor,
     ResidualTransformerRegressorCV,
+    SeedEnsembleRegressor,
     SpectrumDisplay,
     make_conditioning_scorer,
     make_convergence_scorer,
@@ -115,6 +116,39 @@ def test_bad_input_is_named(models):
         SpectrumDisplay.from_estimator(models, stage="middle")
     with pytest.raises(ValueError, match="no convergence_ found in StandardScaler"):
         ConvergenceDisplay.from_estimator(StandardScaler())
+    for layer in (1, -2, 0.5):
+        with pytest.raises(ValueError, match=f"layer must be an integer from -1 to 0, got {layer}"):
+            SpectrumDisplay.from_estimator(models, layer=layer)
+    with pytest.raises(ValueError, match="estimator is an empty dict"):
+        ConvergenceDisplay.from_estimator({})
+    for nothing in ({}, [1.0, 2.0]):
+        with pytest.raises(ValueError, match="curves must be a dict of labels, not empty, got"):
+            ConvergenceDisplay(nothing)
+    for wrong in ([1.0, 2.0], [[1.0, 2.0]]):
+        with pytest.raises(ValueError, match=r"spectra: 'a' must be a pair \(attention, Z\)"):
+            SpectrumDisplay({"a": wrong})
+    with pytest.raises(ValueError, match=r"table must be a DataFrame with columns .*, got int"):
+        BetaPathDisplay(3)
+    with pytest.raises(ValueError, match=r"pass a fitted \.\.\.CV estimator"):
+        BetaPathDisplay.from_estimator(models["beta = 0.0"])
+    for display in (ConvergenceDisplay, SpectrumDisplay, BetaPathDisplay):
+        with pytest.raises(TypeError, match="cv_results must be cv_results_ of a search, or the"):
+            display.from_cv_results(ResidualTransformerRegressor())
+
+
+def test_a_seed_ensemble_is_drawn_member_by_member(data):
+    member = ResidualTransformerRegressor(d_model=8, max_iter=3, random_state=0)
+    ensemble = SeedEnsembleRegressor(member, n_estimators=2, random_state=0).fit(*data)
+    curves = ConvergenceDisplay.from_estimator({"a": ensemble, "b": ensemble.estimators_[0]}).curves
+    assert list(curves) == ["a, member 1", "a, member 2", "b"]
+    for curve, model in zip(curves.values(), ensemble.estimators_, strict=False):
+        np.testing.assert_array_equal(curve, model.loss_curve_)
+    assert list(SpectrumDisplay.from_estimator(ensemble).spectra) == ["member 1", "member 2"]
+
+
+def test_a_curve_without_an_epoch_is_drawn_as_nothing():
+    display = ConvergenceDisplay({"a": [], "b": [2.0, 1.0]}, relative=True).plot()
+    assert [line.get_ydata().tolist() for line in display.lines_] == [[], [1.0, 0.5]]
 
 
 def test_a_path_is_drawn_with_its_means_and_intervals(data):
@@ -133,6 +167,12 @@ def test_a_path_is_drawn_with_its_means_and_intervals(data):
     assert "score" not in BetaPathDisplay.from_estimator(unscored).quantities
     with pytest.raises(ValueError, match=r"must be among .*'loss'.*, got 'mae'"):
         BetaPathDisplay.from_estimator(path, quantities=["mae"])
+    assert BetaPathDisplay.from_estimator(path, quantities="score").quantities == ["score"]
+    for wrong in ([], ["loss", "loss"]):
+        with pytest.raises(ValueError, match=r"quantities must name one or more of .*, each once"):
+            BetaPathDisplay.from_estimator(path, quantities=wrong)
+    with pytest.raises(ValueError, match=r"quantities=\['score'\] have no finite value"):
+        BetaPathDisplay.from_estimator(unscored, quantities="score")
     with pytest.raises(ValueError, match="ax holds 1 axes for 2 quantities"):
         display.plot(plt.subplots()[1])
 
@@ -144,3 +184,20 @@ def test_a_cv_estimator_and_its_results_are_drawn_alike(data):
     again = BetaPathDisplay.from_cv_results(pipe[-1].cv_results_)
     for a, b in zip(drawn.lines_, again.lines_, strict=True):
         np.testing.assert_allclose(a.get_ydata(), b.get_ydata(), rtol=1e-12)
+    results = pipe[-1].cv_results_
+    one = BetaPathDisplay.from_cv_results(results, quantities="test_score")
+    assert one.quantities == ["test_score"]
+    assert BetaPathDisplay.from_cv_results(pipe[-1]).quantities == again.quantities
+    for wrong in (["x"], "x", 3):
+        with pytest.raises(ValueError, match=r"quantities must be among .*'test_score'.*, got"):
+            BetaPathDisplay.from_cv_results(results, quantities=wrong)
+
+
+def test_another_search_is_drawn_by_what_its_results_hold(data):
+    model = ResidualTransformerRegressor(d_model=8, max_iter=2, random_state=0)
+    search = GridSearchCV(model, {"residual_beta": [1.0, 0.0]}, cv=2).fit(*data)
+    display = BetaPathDisplay.from_cv_results(search)
+    assert display.quantities == ["test_score"]
+    np.testing.assert_array_equal(
+        display.lines_[0].get_ydata(), search.cv_results_["mean_test_score"][::-1]
+    )

@@ -26,7 +26,7 @@ def test_every_packing_and_encoding_gives_the_same_frame(tmp_path):
         write(tmp_path, text.replace("\n", "\r"), "old_mac.csv"),
         zip_of(
             tmp_path / "a.zip",
-            ("sub/weather.csv", text),
+            ("sub/weather.CSV", text),
             ("__MACOSX/sub/._weather.csv", "x"),
             ("readme.txt", "x"),
         ),
@@ -88,6 +88,8 @@ GOOD = "01.01.2009 00:10:00,990.0,1.0,2.0,5.0\n"
         ),
         (f"{SHORT}\n" + GOOD.replace(",1.0,", ",inf,"), "line 2: .*, found 'inf'"),
         (f"{SHORT}\n" + GOOD.replace(",1.0,", ",True,"), "line 2: .*, found 'True'"),
+        (f"{SHORT}\n" + GOOD.replace(",1.0,", ",1_000,"), "line 2: .* 'T .*', found '1_000'"),
+        (f"{SHORT}\n" + GOOD.replace(",1.0,", ",١,"), "line 2: .* 'T .*', found '١'"),
         (
             f"{SHORT}\n{GOOD}" + GOOD.replace("01.01.", "01.13."),
             r"line 3: expected a time written like '31.12.2009 23:50:00' \(31 December 2009\), "

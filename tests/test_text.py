@@ -1,43 +1,26 @@
-"""Texts: what the vectorizer makes of them, and what the estimators make of its token ids.
-
-Token ids are held against one-hot channels, which `test_core.py` holds against the formulas of the
-paper, and against those formulas once more, one text at a time and without padding.
-"""
+"""Texts: what the vectorizer makes of them, and what a pipeline learns from them."""
 
 import copy
 import pickle
+import re
 import sys
 import time
-from itertools import product
+import unicodedata
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from smallmodels import ESTIMATORS, SAME, SMALL, outputs
-from test_core import reference_sequence
-from test_fast import output_and_gradients, random_model
 
-from sklearn_restrans import (
-    ResidualTransformerClassifier,
-    ResidualTransformerClassifierCV,
-    ResidualTransformerRegressor,
-    SequenceVectorizer,
-    _core,
-    _fast,
-    conditioning,
-)
-from sklearn_restrans._core import Architecture, ResidualTransformer
-from sklearn_restrans._data import TokenSource, TrainingSet, padded_length
-from sklearn_restrans._optimizer import make_optimizer, take_step
+from sklearn_restrans import ResidualTransformerClassifier, SequenceVectorizer
+from sklearn_restrans.datasets import fetch_sst2
 
-CPU = torch.device("cpu")
-# Relative to the largest entry: re-associated float64 sums of at most 40 terms.
-EXACT = 1e-12
+# The default tokens of texts without combining marks, emoji of several signs, and the like.
+WORDS = r"\w+(?:['’-]\w+)*|['’]\w+|[^\w\s]"
 
 TEXTS = [
     "A fine film, a fine cast!",
@@ -84,7 +67,7 @@ def test_ids_follow_the_text_and_the_most_frequent_token_comes_first():
 def test_the_vocabulary_is_that_of_count_vectorizer(settings):
     texts = [*TEXTS, "film film film film the the the the", "The the A and"]
     ours = SequenceVectorizer(**settings).fit(texts)
-    settings = {"token_pattern": SequenceVectorizer().token_pattern, **settings}
+    settings = {"token_pattern": WORDS, **settings}
     if "tokenizer" in settings:
         settings["token_pattern"] = None
     theirs = CountVectorizer(**settings).fit(texts)
@@ -124,12 +107,49 @@ def test_ten_thousand_words_take_no_time():
         ("فيلم جميل، نعم", ["فيلم", "جميل", "،", "نعم"]),
         ("don’t — ça va", ["don’t", "—", "ça", "va"]),
         ("\u200f \n\t ", ["\u200f"]),
-        ("e\u0301tude\x00", ["e", "\u0301", "tude", "\x00"]),
+        ("e\u0301tude\x00", ["\u00e9tude", "\x00"]),
+        ("q\u0301 q\u0323\u0307y-q", ["q\u0301", "q\u0323\u0307y-q"]),  # no single sign
+        ("हिन्दी फ़िल्म।", ["हिन्दी", unicodedata.normalize("NFC", "फ़िल्म"), "।"]),
+        ("שָׁלוֹם, עולם", [unicodedata.normalize("NFC", "שָׁלוֹם"), ",", "עולם"]),
+        ("مُحَمَّد می\u200cخواهم", [unicodedata.normalize("NFC", "مُحَمَّد"), "می\u200cخواهم"]),
+        ("ภาพยนตร์ ที่ดี", ["ภาพยนตร์", "ที่ดี"]),
+        ("\U0001e900\U0001e944\U0001e901", ["\U0001e922\U0001e944\U0001e923"]),  # beyond U+FFFF
+        ("❤\ufe0fgreat👍🏽👍", ["❤\ufe0f", "great", "👍🏽", "👍"]),
+        ("👩\u200d👩\u200d👧👩 🏃\u200d♂\ufe0f", ["👩\u200d👩\u200d👧", "👩", "🏃\u200d♂\ufe0f"]),
     ],
 )
 def test_any_script_is_text(text, tokens):
     vectorizer = SequenceVectorizer().fit([text])
     assert vectorizer.inverse_transform(vectorizer.transform([text])) == [tokens]
+
+
+def test_every_combining_mark_stays_with_its_letter():
+    marks = [c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c)[0] == "M"]
+    assert len(marks) > 2_000
+    tokens = SequenceVectorizer(max_length=None).fit([" ".join(f"a{mark}b" for mark in marks)])
+    assert tokens.max_length_ == len(marks)
+
+
+def test_accents_in_one_part_or_two_are_one_token():
+    texts = ["Été à Zürich, não?", "Tiếng Việt", "한국어 영화", "Ελλάδα", "हिन्दी क़लम", "שָׁלוֹם"]
+    composed, parted = ([unicodedata.normalize(form, t) for t in texts] for form in ("NFC", "NFD"))
+    assert composed != parted
+    vectorizer = SequenceVectorizer().fit(composed)
+    np.testing.assert_array_equal(vectorizer.transform(parted), vectorizer.transform(composed))
+    assert (vectorizer.transform(parted) != 1).all()
+    # What a pattern or a tokenizer of one's own sees is the text as it is.
+    for own in ({"token_pattern": r"\S+"}, {"tokenizer": str.split}):
+        assert (
+            SequenceVectorizer(**own).fit(composed).transform(parted)[[0, 1, 2, 3, 4]] == 1
+        ).any()
+
+
+def test_reviews_have_the_tokens_of_the_plain_pattern(data_dir):
+    texts = fetch_sst2(data_dir)[0][::4]
+    assert not all(text.isascii() for text in texts)
+    ours, plain = SequenceVectorizer(), SequenceVectorizer(token_pattern=WORDS)
+    np.testing.assert_array_equal(ours.fit_transform(texts), plain.fit_transform(texts))
+    assert ours.vocabulary_ == plain.vocabulary_
 
 
 @pytest.mark.parametrize("text", ["", "   \n", "unheard of words", "צ 😀"])
@@ -138,7 +158,22 @@ def test_texts_without_a_known_token_are_unknown_tokens(text):
     assert row[0] == 1 and set(row.tolist()) <= {0, 1}
 
 
-@pytest.mark.parametrize("form", [list, tuple, np.array, pd.Series, iter])
+FORMS = [
+    list,
+    tuple,
+    iter,
+    np.array,
+    lambda texts: np.array(texts, dtype=object),
+    lambda texts: [np.str_(text) for text in texts],
+    pd.Series,
+    pd.Index,
+    lambda texts: pd.Series(texts, dtype="string"),
+    lambda texts: pd.Series(texts, dtype="category"),
+    pl.Series,
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_every_column_of_texts_will_do(form):
     expected = SequenceVectorizer().fit_transform(TEXTS)
     np.testing.assert_array_equal(SequenceVectorizer().fit_transform(form(TEXTS)), expected)
@@ -152,6 +187,9 @@ BAD_TEXTS = [
     (["film", None], r"text 1 of X is missing \(None\): drop it, or write an empty text"),
     (["film", np.nan], r"text 1 of X is missing \(nan\).*fillna"),
     (pd.Series(["film", pd.NA]), "text 1 of X is missing"),
+    (pd.Series(["film", pd.NA], dtype="string"), "text 1 of X is missing"),
+    (pd.Series(["film", None], dtype="category"), "text 1 of X is missing"),
+    (pl.Series(["film", None]), "text 1 of X is missing"),
     (["film", b"film"], r"text 1 of X is bytes \(b'film'\): decode it"),
     (["film", 3.5], "text 1 of X is 3.5, of type float, not a str"),
     ([["a", "film"]], "text 0 of X is .*of type list, not a str"),
@@ -176,6 +214,11 @@ def test_what_is_no_text_is_refused(X, message):
     [
         ({"min_df": 7}, "no token is left of 6 texts; lower min_df"),
         ({"token_pattern": r"(a)(b)"}, "token_pattern has 2 groups"),
+        (
+            {"token_pattern": "("},
+            r"token_pattern='\(' is no regular.*: missing \), unterm.*backslash",
+        ),
+        ({"token_pattern": b"a"}, "token_pattern"),
         ({"min_df": 0.5, "subword": "bpe"}, "count of a merged pair"),
         ({"max_length": 0}, "max_length"),
         ({"min_df": 1.5}, "min_df"),
@@ -186,6 +229,75 @@ def test_what_is_no_text_is_refused(X, message):
 def test_settings_that_cannot_be_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         SequenceVectorizer(**settings).fit(TEXTS)
+
+
+@pytest.mark.parametrize("subword", [None, "bpe"])
+@pytest.mark.parametrize("form", [list, tuple, iter, np.array, pd.Series])
+def test_a_tokenizer_may_give_any_sequence_of_str(form, subword):
+    words = SequenceVectorizer(tokenizer=str.split, subword=subword)
+    made = SequenceVectorizer(tokenizer=lambda text: form(text.split()), subword=subword)
+    texts = TEXTS[:-1]  # an empty array holds numbers
+    np.testing.assert_array_equal(made.fit_transform(texts), words.fit_transform(texts))
+    np.testing.assert_array_equal(clone(made).fit(texts).transform(TEXTS), words.transform(TEXTS))
+
+
+BAD_TOKENS = [
+    (None, "gave None, of type NoneType"),
+    ("dull film", "gave 'dull film', of type str"),
+    (b"dull", "gave b'dull', of type bytes"),
+    ({"dull"}, r"gave \{'dull'\}, of type set"),
+    ({"dull": 1}, "of type dict"),
+    ([1, 2], "gave 1, of type int, as token 0"),
+    (["dull", None], "gave None, of type NoneType, as token 1"),
+    ([["dull"]], r"gave \['dull'\], of type list, as token 0"),
+]
+
+
+@pytest.mark.parametrize("subword", [None, "bpe"])
+@pytest.mark.parametrize(("tokens", "message"), BAD_TOKENS)
+def test_what_are_no_tokens_is_refused(tokens, message, subword):
+    vectorizer = SequenceVectorizer(
+        tokenizer=lambda text: tokens if text == "dull" else text.split(), subword=subword
+    )
+    wanted = "tokenizer must give a list of str for every text; for text"
+    with pytest.raises(ValueError, match=f"{wanted} 4 of X it .*{message}"):
+        vectorizer.fit(TEXTS)
+    with pytest.raises(ValueError, match=f"{wanted} 1 of X it .*{message}"):
+        vectorizer.fit(TEXTS[:4]).transform(["a film", "dull"])
+
+
+# -- and back --------------------------------------------------------------------------------------
+
+
+def test_every_form_of_ids_is_spelled():
+    vectorizer = SequenceVectorizer().fit(TEXTS)
+    ids = vectorizer.transform(TEXTS)
+    spelled = vectorizer.inverse_transform(ids)
+    assert spelled[1:5] == [text.split() for text in TEXTS[1:5]] and spelled[5] == ["[UNK]"]
+    for form in (np.asarray, np.ndarray.tolist, pd.DataFrame, pl.DataFrame, np.float64):
+        assert vectorizer.inverse_transform(form(ids)) == spelled
+
+
+BAD_IDS = [
+    ([[2, 3], [2, 99]], r"X\[1, 1\] is 99, but the ids of this vocabulary end at 14"),
+    ([[2, -1]], r"X\[0, 1\] is -1, no token id"),
+    ([[2.5, 2]], r"X\[0, 0\] is 2.5, no token id"),
+    ([[2, np.nan]], r"X\[0, 1\] is missing"),
+    ([[2, 2**63]], r"X\[0, 1\] is .*, no token id"),
+    ([2, 3], "X must be 2-D.* got list with 1 axes"),
+    ([[[2]]], "X must be 2-D.* got list with 3 axes"),
+    ([[2], [2, 3]], "X holds rows of 1 to 2 token ids; pad the shorter"),
+    ([["dull"]], "X cannot be read as token ids"),
+    ([[True, False]], "X cannot be read as token ids: its type is bool"),
+    (TEXTS, "X must be 2-D, one row of token ids per text"),
+    (None, "X must be 2-D.* got NoneType"),
+]
+
+
+@pytest.mark.parametrize(("X", "message"), BAD_IDS)
+def test_what_are_no_ids_is_not_spelled(X, message):
+    with pytest.raises(ValueError, match=message):
+        SequenceVectorizer().fit(TEXTS).inverse_transform(X)
 
 
 # -- subwords --------------------------------------------------------------------------------------
@@ -219,6 +331,33 @@ def test_pieces_spell_unseen_words(subword):
     assert (vectorizer.transform(["z"])[0] == 1).sum() == 1
 
 
+@pytest.mark.parametrize("subword", ["bpe", "wordpiece"])
+def test_lone_halves_of_a_surrogate_pair_are_one_letter(subword):
+    vectorizer = SequenceVectorizer(subword=subword).fit(["a\ud800b film", "film"])
+    assert "�" in "".join(vectorizer.vocabulary_) and "\ud800" not in "".join(
+        vectorizer.vocabulary_
+    )
+    ids = vectorizer.transform(["a\ud800b", "a\udfffb", "a�b"])
+    np.testing.assert_array_equal(ids, ids[[0, 0, 0]])
+    assert (ids[:, 0] > 1).all()
+    odd = SequenceVectorizer(subword=subword).fit(TEXTS).transform(["\ud800 film"])
+    assert odd[0, 0] == 1
+
+
+@pytest.mark.parametrize(("subword", "n_pieces"), [("bpe", 6 + 3), ("wordpiece", 6 + 5)])
+def test_fewer_pieces_than_letters_are_refused(subword, n_pieces):
+    """Letters f, i, l, m, d, o; at an end m, d and o, not at a start i, l, m, o and d."""
+    texts = ["film film", "do od"]
+    enough = SequenceVectorizer(subword=subword, max_features=n_pieces).fit(texts)
+    assert len(enough.vocabulary_) == n_pieces
+    message = (
+        rf"max_features={n_pieces - 1} is less than the {n_pieces} pieces.*set it to {n_pieces}"
+    )
+    with pytest.raises(ValueError, match=message):
+        enough.set_params(max_features=n_pieces - 1).fit(texts)
+    assert len(SequenceVectorizer(max_features=2).fit(texts).vocabulary_) == 2
+
+
 def test_subwords_without_the_library_say_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ImportError, match=r"pip install sklearn_restrans\[text\]"):
@@ -233,6 +372,15 @@ def test_copies_give_the_same_ids(subword):
     assert not hasattr(clone(vectorizer), "vocabulary_")
 
 
+def test_tokenizers_are_copied_with_the_vectorizer():
+    vectorizer = SequenceVectorizer(tokenizer=re.compile(r"\S+").findall).fit(TEXTS)
+    copied = pickle.loads(pickle.dumps(vectorizer))
+    np.testing.assert_array_equal(copied.transform(TEXTS), vectorizer.transform(TEXTS))
+    split = SequenceVectorizer(tokenizer=lambda text: text.split()).fit(TEXTS)
+    np.testing.assert_array_equal(clone(split).fit_transform(TEXTS), split.transform(TEXTS))
+    np.testing.assert_array_equal(split.transform(TEXTS), vectorizer.transform(TEXTS))
+
+
 def test_columns_are_places_in_the_text():
     vectorizer = SequenceVectorizer().fit(TEXTS)
     names = [f"token{k}" for k in range(8)]
@@ -241,261 +389,7 @@ def test_columns_are_places_in_the_text():
     assert frame.columns.tolist() == names and (frame.dtypes == np.int32).all()
 
 
-# -- the model: a token id is a one-hot channel ----------------------------------------------------
-
-V, T, N, K = 7, 6, 4, 3
-OPTIONS = {
-    "n_layers": (1, 2),
-    "n_heads": (1, 2),
-    "norm": (None, "pre", "post"),
-    "positions": ("learned", "sinusoidal", None),
-    "readout": ("last", "mean"),
-}
-COMBINATIONS = [dict(zip(OPTIONS, values, strict=True)) for values in product(*OPTIONS.values())]
-LENGTHS = torch.tensor([6, 4, 1, 3])
-
-
-def token_architecture(**changes):
-    small = dict(n_outputs=2, d_model=4, d_ff=6, activation="gelu", learn_beta=True)
-    return Architecture(T, V, **(small | {"embedding": "token"} | changes))
-
-
-def random_ids(lead=(), seed=0):
-    ids = torch.tensor(np.random.default_rng(seed).integers(1, V, (*lead, N, T)))
-    return ids * (torch.arange(T) < LENGTHS[:, None])
-
-
-@pytest.mark.parametrize("lead", [(), (K,)])
-def test_outputs_and_gradients_are_those_of_one_hot_channels(lead, seed):
-    for number, options in enumerate(COMBINATIONS):
-        n_candidates = lead[0] if lead else None
-        arch = token_architecture(n_candidates=n_candidates, **options)
-        model = random_model(arch, seed + number)
-        twin = ResidualTransformer(_fast.replace(arch, embedding="linear")).double()
-        twin.load_state_dict(model.state_dict())
-        data_lead = lead if number % 2 else ()
-        ids = random_ids(data_lead, seed + number)
-        one_hot = torch.nn.functional.one_hot(ids, V).double()
-        mask = ids != 0
-        expected = output_and_gradients(twin, twin, one_hot, mask)
-        for function in (model, lambda *args, model=model: _fast.forward(model, *args)):
-            got = output_and_gradients(function, model, ids, mask)
-            for name, value in expected.items():
-                error = (got[name] - value).abs().max()
-                assert error <= EXACT * value.abs().max(), (name, options, float(error))
-
-
-@pytest.mark.parametrize("readout", ["last", "mean"])
-def test_outputs_are_the_formulas_of_each_text_alone(readout, seed):
-    """Plain numpy, one text at a time, its real tokens only."""
-    model = random_model(token_architecture(readout=readout, n_layers=2), seed)
-    ids = random_ids(seed=seed)
-    got = _fast.forward(model, ids, ids != 0).detach().numpy()
-    for row, length, output in zip(ids.numpy(), LENGTHS.tolist(), got, strict=True):
-        expected, _ = reference_sequence(model, np.eye(V)[row], range(length))
-        assert np.abs(output - expected).max() <= EXACT * np.abs(expected).max()
-
-
-def test_a_shorter_batch_is_the_same_texts(seed):
-    model = random_model(token_architecture(n_layers=2), seed)
-    ids = random_ids(seed=seed)[1:]
-    long, short = (_fast.forward(model, x, x != 0) for x in (ids, ids[:, :4]))
-    torch.testing.assert_close(long, short, rtol=EXACT, atol=EXACT)
-    with pytest.raises(ValueError, match=r"token ids \(n, t\).* t <= 6"):
-        model(torch.ones(2, 7, dtype=torch.int64))
-    with pytest.raises(ValueError, match="token ids"):
-        model(torch.ones(2, 2, 3, dtype=torch.int64))
-
-
-def test_gradients_of_the_vectors_equal_finite_differences(seed):
-    model = random_model(token_architecture(n_layers=2, norm="pre"), seed)
-    ids = random_ids(seed=seed)
-
-    def function(W_in, positions):
-        state = {"W_in": W_in, "positions": positions}
-        return torch.func.functional_call(model, state, (ids, ids != 0))
-
-    weights = [w.detach().clone().requires_grad_() for w in (model.W_in, model.positions)]
-    assert torch.autograd.gradcheck(function, weights)
-    assert torch.autograd.gradgradcheck(function, weights)  # solver="gd" measures curvature
-
-
-@pytest.mark.parametrize("own_data", [False, True])
-def test_stacked_candidates_are_the_separate_models(own_data, seed):
-    for readout in ("last", "mean"):
-        models = [random_model(token_architecture(readout=readout), seed + k) for k in range(K)]
-        stacked = ResidualTransformer.stack(models)
-        ids = random_ids((K,) if own_data else (), seed)
-        together = _fast.forward(stacked, ids, ids != 0)
-        together.square().sum().backward()
-        for k, model in enumerate(models):
-            own = ids[k] if own_data else ids
-            alone = _fast.forward(model, own, own != 0)
-            alone.square().sum().backward()
-            torch.testing.assert_close(together[k], alone, rtol=EXACT, atol=EXACT)
-            gradient = stacked.W_in.grad[k]
-            torch.testing.assert_close(gradient, model.W_in.grad, rtol=EXACT, atol=EXACT)
-        for model, again in zip(models, stacked.unstack(), strict=True):
-            assert torch.equal(model.W_in, again.W_in)
-
-
-# -- batches by length -----------------------------------------------------------------------------
-
-
-def test_the_ladder_of_padded_lengths():
-    ladder = [8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
-    expected = [next(step for step in ladder if step >= n) for n in range(1, 513)]
-    assert padded_length(np.arange(1, 513)).tolist() == expected
-    assert padded_length(0) == 8 and padded_length(10_000) == 12_288
-
-
-def lengths_of_rows(n, longest, seed=0):
-    """Token ids of n rows of random lengths, few of them long."""
-    rng = np.random.default_rng(seed)
-    length = np.minimum(rng.geometric(0.1, n), longest)
-    length[:2] = longest, 1
-    ids = rng.integers(1, 50, (n, longest))
-    return ids * (np.arange(longest) < length[:, None]), length
-
-
-def test_rows_of_like_length_meet_in_a_batch(seed):
-    ids, _ = lengths_of_rows(4_000, 60, seed)
-    source = TokenSource(ids, CPU)
-    rows = np.random.default_rng(seed).permutation(4_000)[:3_333]
-    data = TrainingSet(source, torch.zeros(3_333), None, rows)
-
-    def order(seed):
-        return data.order(64, torch.Generator().manual_seed(seed))
-
-    first = order(seed)
-    assert sorted(first) == list(range(3_333))
-    np.testing.assert_array_equal(order(seed), first)
-    assert (order(seed + 1) != first).mean() > 0.9
-    batches = [source.lengths[rows[first[i : i + 64]]] for i in range(0, 3_333, 64)]
-    # All but the few that hold a border between two of the six lengths of this data.
-    assert np.mean([len(set(batch)) == 1 for batch in batches]) > 0.8
-    computed = sum(batch.max() * len(batch) for batch in batches)
-    assert computed < 1.1 * source.lengths[rows].sum()
-    means = [batch.mean() for batch in batches[:-1]]
-    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.5, "not short ones first"
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"d_model": 32},
-        {"d_model": 15, "n_heads": 3, "n_layers": 2, "readout": "last"},
-        {"d_model": 64, "n_heads": 2, "norm": "pre", "activation": "gelu"},
-        {"d_model": 8, "readout": "last", "positions": None},
-    ],
-)
-def test_padding_and_company_change_no_bit_of_a_prediction(settings, dtype, seed):
-    ids, _ = lengths_of_rows(300, 70, seed)
-    y = ids[:, 0] % 3
-    model = ResidualTransformerClassifier(
-        embedding="token", max_iter=1, dtype=dtype, random_state=seed, **settings
-    ).fit(ids, y)
-    expected = model.predict_proba(ids)
-    for wider in (1, 26, 200):
-        np.testing.assert_array_equal(
-            model.predict_proba(np.pad(ids, ((0, 0), (0, wider)))), expected
-        )
-    order = np.random.default_rng(seed).permutation(300)
-    for rows in (order, order[:7], [5], np.repeat(order[:40], 5), *([row] for row in order[:12])):
-        cut = max(1, int((ids[rows] != 0).sum(axis=1).max()))
-        np.testing.assert_array_equal(model.predict_proba(ids[rows][:, :cut]), expected[rows])
-
-
-def test_predictions_are_those_of_unpadded_texts(seed):
-    ids, length = lengths_of_rows(60, 40, seed)
-    y = np.random.default_rng(seed).standard_normal(60)
-    model = ResidualTransformerRegressor(
-        embedding="token", n_layers=2, dtype="float64", **SMALL
-    ).fit(ids, y)
-    module = model.net_.module_
-    for row, n in enumerate(length):
-        with torch.no_grad():
-            alone = module(torch.as_tensor(ids[row : row + 1, :n])).numpy()
-        np.testing.assert_allclose(
-            model.predict(ids[row : row + 1]), model._y_scaler.inverse(alone)[:, 0], **SAME
-        )
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_the_width_of_x_in_fit_changes_no_bit_either(estimator, seed):
-    ids, y = toy(estimator, seed=seed)
-    settings = SMALL | {"embedding": "token"}
-    narrow = estimator(**settings).fit(ids, y)
-    wide = estimator(**settings).fit(np.pad(ids, ((0, 0), (0, 13))), y)
-    np.testing.assert_array_equal(outputs(narrow, ids), outputs(wide, ids))
-
-
-def test_validation_loss_is_the_mean_over_texts(seed):
-    """In eval mode each text by itself gives the same loss, in float64 to rounding."""
-    ids, _ = lengths_of_rows(120, 40, seed)
-    y = ids[:, 0] % 2
-    model = ResidualTransformerClassifier(embedding="token", dtype="float64", **SMALL)
-    model.fit(ids[:60], y[:60], X_val=ids[60:], y_val=y[60:])
-    p = model.predict_proba(ids[60:])[np.arange(60), y[60:]]
-    assert -model.best_validation_score_ == pytest.approx(-np.log(p).mean(), rel=1e-9)
-
-
-def test_a_rare_token_moves_by_a_few_steps():
-    """A gradient g once, long after the start: the sum over k of lr m_k / sqrt(v_k), with
-    m_k = (1 - b1) b1^k g and v_k = (1 - b2) b2^k g^2; 0.999 would give 31 lr.
-    """
-    model = ResidualTransformer(token_architecture())
-    model.reset_parameters("gaussian", torch.Generator().manual_seed(0))
-    optimizer = make_optimizer(model, "adamw", 1e-3, 0.0)
-    before = model.W_in.detach().clone()
-    for step in range(500):
-        for weight in model.parameters():
-            weight.grad = torch.zeros_like(weight)
-        model.W_in.grad[3] = 0.1 * (step == 400)
-        take_step(optimizer)
-    moved = (before - model.W_in.detach()) / 1e-3
-    expected = sum(0.1 * 0.9**k / (0.02 * 0.98**k) ** 0.5 for k in range(100))
-    assert expected == pytest.approx(7.8, abs=0.1)
-    # eps = 1e-8 of Adam and float32 weights of size 1, which round steps of 1e-3 to 1e-4 of them
-    np.testing.assert_allclose(moved[3].numpy(), expected, rtol=1e-2)
-    assert not moved[[0, 1, 2, 4, 5, 6]].any()
-
-
-@pytest.mark.parametrize("readout", ["last", "mean"])
-def test_dropout_takes_channels_of_token_vectors(readout, monkeypatch, seed):
-    """If it drops everything, every text gives one and the same output."""
-    monkeypatch.setattr(_core, "dropout", lambda x, p, training: 0.0 * x)
-    model = random_model(token_architecture(readout=readout, positions=None), seed)
-    ids = random_ids(seed=seed)
-    got = _fast.forward(model, ids, ids != 0)
-    torch.testing.assert_close(got, got[:1].expand_as(got), rtol=EXACT, atol=EXACT)
-
-
-# -- the estimators --------------------------------------------------------------------------------
-
-
-def toy(estimator, n=90, seed=0):
-    """Token ids of unequal lengths up to 7, and targets that the token 2 decides."""
-    rng = np.random.default_rng(seed)
-    ids = rng.integers(2, 9, (n, 7)) * (np.arange(7) < rng.integers(1, 8, (n, 1)))
-    share = (ids == 2).sum(axis=1) / (ids != 0).sum(axis=1)
-    return ids, share if estimator is ResidualTransformerRegressor else (share > 0).astype(int)
-
-
-def fitted(estimator, seed=0, **settings):
-    ids, y = toy(estimator, seed=seed)
-    return estimator(**(SMALL | {"embedding": "token"} | settings)).fit(ids, y), ids, y
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_a_model_learns_from_tokens(estimator):
-    model, ids, y = fitted(estimator, max_iter=40, learning_rate_init=0.02)
-    assert model.score(ids, y) > 0.9
-    assert model.net_.module_.arch.embedding == "token" and model.n_features_in_ == 7
-    assert model.net_.module_.arch.readout == "mean"
-    assert np.isfinite(model.conditioning_.sigma_min).all()
-    assert conditioning(model, ids).n_sequences == len(ids)
+# -- in a pipeline ---------------------------------------------------------------------------------
 
 
 def test_word_order_is_seen():
@@ -516,160 +410,6 @@ def test_word_order_is_seen():
     ).fit(texts, labels)
     assert model.score(texts, labels) == 1.0
     assert model.predict(["the film was not bad", "not good"]).tolist() == [True, False]
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_other_forms_of_ids_are_the_same_ids(estimator):
-    model, ids, _ = fitted(estimator)
-    expected = outputs(model, ids)
-    forms = [ids.tolist(), ids.astype(float), ids.astype(np.int8), ids.astype(np.uint16)]
-    forms += [pd.DataFrame(ids), ids.astype(object), np.asfortranarray(ids), list(ids)]
-    for form in forms:
-        np.testing.assert_array_equal(outputs(model, form), expected)
-        again = clone(model).fit(form, toy(estimator)[1])
-        np.testing.assert_array_equal(outputs(again, ids), expected)
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_no_token_and_unseen_tokens_count_as_unknown(estimator):
-    model, _, _ = fitted(estimator)
-    one = outputs(model, [[1, 0, 0], [3, 1, 4]])
-    np.testing.assert_array_equal(outputs(model, [[0, 0, 0], [3, 9, 4]]), one)
-    np.testing.assert_array_equal(outputs(model, [[999, 0, 0], [3, 10**6, 4]]), one)
-    ids, y = toy(estimator)
-    gap = np.where(ids == 5, 6, ids)  # 5 lies within the table, but fit never saw it
-    model = clone(model).fit(gap, y)
-    np.testing.assert_array_equal(outputs(model, [[3, 5]]), outputs(model, [[3, 1]]))
-    assert not np.array_equal(outputs(model, [[3, 6]]), outputs(model, [[3, 1]]))
-
-
-def at(ids, row, column, value, dtype=None):
-    ids = ids.astype(dtype or ids.dtype)
-    ids[row, column] = value
-    return ids
-
-
-BAD_IDS = [
-    (lambda ids: at(ids, 3, 0, -2), r"X\[3, 0\] is -2, no token id; .*SequenceVectorizer"),
-    (lambda ids: at(ids, 3, 0, 2.5, float), r"X\[3, 0\] is 2.5, no token id"),
-    (lambda ids: at(ids, 3, 0, np.nan, float), r"X\[3, 0\] is missing; pad with 0"),
-    (lambda ids: at(ids, 3, 0, np.inf, float), r"X\[3, 0\] is inf, no token id"),
-    (lambda ids: at(ids, 3, 0, 10**12), r"X\[3, 0\] is 1000000000000, no token id.*at most"),
-    (lambda ids: ids[:, ::-1], r"row \d+ of X has id 0, which is padding, before its last token"),
-    (lambda ids: ids[:, 0], r"X must be 2-D, one row of token ids per text.*1 axes"),
-    (lambda ids: ids[:, :, None], r"X must be 2-D.*3 axes and shape \(90, 7, 1\)"),
-    (lambda ids: ["a fine film"] * 90, "X must be 2-D.*got list with 1 axes.*SequenceVectorizer"),
-    (lambda ids: np.full((90, 1), "film"), "X cannot be read as token ids"),
-    (lambda ids: [[2, 3], *([2],) * 89], "X holds rows of 1 to 2 token ids; pad the shorter"),
-    (lambda ids: ids[:0], r"0 sample"),
-    (lambda ids: ids[:, :0], r"0 feature"),
-]
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize(("change", "message"), BAD_IDS)
-def test_what_are_no_ids_is_refused(estimator, change, message):
-    model, ids, y = fitted(estimator)
-    bad = change(ids)
-    with pytest.raises(ValueError, match=message):
-        model.predict(bad)
-    with pytest.raises(ValueError, match=message):
-        clone(model).fit(bad, y)
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_longer_texts_than_fit_saw_are_refused(estimator):
-    model, _, _ = fitted(estimator)
-    assert len(model.predict(np.full((1, 8), 3))) == 1  # up to the next padded length
-    with pytest.raises(ValueError, match=r"row 1 of X has 9 tokens, but .* rows of 7 .* up to 8;"):
-        model.predict(np.pad(np.full((2, 9), 3), ((0, 0), (0, 5))) * [[0], [1]])
-    with pytest.raises(ValueError, match="window=3 is for 2-D rows in time order"):
-        clone(model).set_params(window=3).fit(*toy(estimator))
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_pretrained_vectors_are_where_training_starts(estimator, seed):
-    ids, y = toy(estimator, seed=seed)
-    vectors = np.random.default_rng(seed).standard_normal((12, 8))
-    settings = SMALL | {"embedding": vectors, "dtype": "float64", "weight_decay": 0.0}
-    still = estimator(**(settings | {"learning_rate_init": 1e-12})).fit(ids, y)
-    # three epochs of two steps of at most 1e-12 each
-    assert np.abs(still.net_.module_.W_in.detach().numpy() - vectors).max() < 1e-10
-    model = estimator(**settings).fit(ids, y)
-    table = model.net_.module_.W_in.detach().numpy()
-    moved = np.abs(table - vectors).max(axis=1) > 1e-4
-    assert moved[2:9].all() and not moved[[0, 1, 9, 10, 11]].any(), "fine-tuned where seen"
-    # 9 was not in fit, but has its vector; 12 has none
-    assert not np.array_equal(outputs(model, [[9, 3]]), outputs(model, [[1, 3]]))
-    with pytest.raises(ValueError, match=r"token id 12 in row 1, but .* ids 0 to 11 only"):
-        model.predict([[2, 3], [2, 12]])
-    with pytest.raises(ValueError, match=r"token id 12 in row 1"):
-        clone(model).fit(at(ids, 1, 0, 12), y)
-    np.testing.assert_array_equal(outputs(clone(model).fit(ids, y), ids), outputs(model, ids))
-    copied = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(outputs(copied, ids), outputs(model, ids))
-    np.testing.assert_array_equal(vectors, settings["embedding"])
-
-
-@pytest.mark.parametrize(
-    ("embedding", "message"),
-    [
-        (np.zeros((12, 5)), "embedding has vectors of width 5, but d_model is 8; set d_model=5"),
-        (np.zeros(12), "Expected 2D array"),
-        (np.full((12, 8), np.nan), "Input embedding contains NaN"),
-        ("tokens", "embedding"),
-        (None, "embedding"),
-    ],
-)
-def test_vectors_that_do_not_fit_are_refused(embedding, message):
-    ids, y = toy(ResidualTransformerRegressor)
-    with pytest.raises(ValueError, match=message):
-        ResidualTransformerRegressor(**SMALL, embedding=embedding).fit(ids, y)
-
-
-SETTINGS = [
-    {"learn_beta": True, "residual_beta": (0.5, 2.0)},
-    {"norm": "pre", "n_layers": 2, "n_heads": 2, "dropout": 0.3},
-    {"readout": "last", "positions": "sinusoidal", "init": "orthogonal"},
-    {"solver": "gd", "learning_rate_init": "auto", "max_iter": 3},
-    {"solver": "sgd", "learning_rate_init": "auto", "norm": "post", "positions": None},
-    {"early_stopping": True, "conditioning_interval": 1, "init": "zero_unembedding"},
-]
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("settings", SETTINGS)
-def test_every_option_works_on_tokens(estimator, settings):
-    model, ids, y = fitted(estimator, **settings)
-    expected = outputs(model, ids)
-    assert np.isfinite(expected).all()
-    copied = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(outputs(copied, ids), expected)
-    again = clone(model).fit(ids, y)
-    np.testing.assert_array_equal(outputs(again, ids), expected)
-    weighted = clone(model).fit(ids, y, sample_weight=np.full(len(y), 2.0))
-    np.testing.assert_allclose(outputs(weighted, ids), expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_warm_start_goes_on_with_the_vocabulary_it_has(estimator):
-    model, ids, y = fitted(estimator, warm_start=True)
-    before = model.net_.module_.W_in.detach().clone()
-    model.fit(np.where(ids == 8, 20, ids)[:40, :3], y[:40])
-    after = model.net_.module_.W_in.detach()
-    assert model.n_iter_ == 6 and after.shape == before.shape
-    assert not torch.equal(after[1], before[1]), "20 is unknown, and was trained as such"
-    with pytest.raises(ValueError, match="cannot change embedding from 'token' to 'auto'"):
-        model.set_params(embedding="auto").fit(ids, y)
-
-
-def test_beta_is_chosen_on_tokens_too():
-    ids, y = toy(ResidualTransformerClassifier)
-    search = ResidualTransformerClassifierCV(
-        [0.0, 1.0], cv=2, embedding="token", d_model=8, max_iter=3, random_state=0
-    ).fit(ids, y)
-    assert search.residual_beta_ in (0.0, 1.0)
-    assert search.predict(ids).shape == (90,)
 
 
 def test_texts_go_through_a_pipeline_and_a_search():

@@ -1,0 +1,65 @@
+"""Arguments that several functions take: folds and scores."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.model_selection import check_cv
+
+
+def check_splits(cv, X, y, groups=None, *, classifier=False, **split):
+    """Folds as a list of pairs (train, test) of row numbers, or a sentence about what ``cv`` is."""
+    if isinstance(cv, type):
+        raise TypeError(f"cv must be a splitter, got the class {cv.__name__}: add brackets.")
+    if groups is not None:
+        split["groups"] = groups
+    folds = cv
+    if not np.iterable(cv) or hasattr(cv, "split"):
+        folds = check_cv(cv, y, classifier=classifier).split(X, y, **split)
+    splits = [_check_fold(number, fold, len(y)) for number, fold in enumerate(folds)]
+    if not splits:
+        raise ValueError("cv gives no fold: pass a number of folds, a splitter, or splits.")
+    return splits
+
+
+def _check_fold(number, fold, n_rows):
+    try:
+        train, test = fold
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"cv: fold {number} must be a pair (train, test) of row numbers, got {fold!r}."
+        ) from None
+    return _check_rows(number, "train", train, n_rows), _check_rows(number, "test", test, n_rows)
+
+
+def _check_rows(number, part, rows, n_rows):
+    found = np.asarray(rows)
+    if found.dtype == bool and found.shape == (n_rows,):
+        return np.flatnonzero(found)
+    if found.size == 0 and found.ndim == 1:
+        return found.astype(int)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise ValueError(
+            f"cv: {part} of fold {number} must be a list of row numbers or a mask of the {n_rows} "
+            f"rows, got {rows!r}."
+        )
+    if found.min() < 0 or found.max() >= n_rows:
+        raise ValueError(
+            f"cv: {part} of fold {number} names the rows {found.min()} to {found.max()}, but there "
+            f"are 0 to {n_rows - 1}."
+        )
+    return found
+
+
+def check_scorer(estimator, scoring):
+    """The one scorer that ``scoring`` names, or a sentence about what it is instead."""
+    if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
+        raise ValueError(
+            f"scoring must be one score, by name or as a callable, or None, got {scoring!r}."
+        )
+    if isinstance(scoring, str) and scoring not in get_scorer_names():
+        raise ValueError(
+            f"scoring={scoring!r} is no score of scikit-learn; sklearn.metrics.get_scorer_names() "
+            "lists them."
+        )
+    return check_scoring(estimator, scoring)

@@ -1,0 +1,277 @@
+"""Scores and backtests match plain numpy, and no test fold sees its future."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.metrics import mean_absolute_error, root_mean_squared_error
+from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from weatherframes import weather
+
+from sklearn_restrans import SequenceView
+from sklearn_restrans.forecasting import (
+    PersistenceRegressor,
+    SeasonalNaiveRegressor,
+    backtest,
+    make_supervised,
+    mean_absolute_scaled_error,
+)
+
+# ---- scores --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("period", [1, 5])
+def test_mase_is_the_mean_error_over_the_naive_one(period):
+    rng = np.random.default_rng(3)
+    train, truth, guess = rng.normal(size=(40, 2)), rng.normal(size=(9, 2)), rng.normal(size=(9, 2))
+    ratios = []
+    for k in range(2):
+        naive = [abs(train[t, k] - train[t - period, k]) for t in range(period, 40)]
+        ratios.append(np.mean(abs(truth[:, k] - guess[:, k])) / np.mean(naive))
+    # 1e-12: sums of 40 doubles of order one
+    assert mean_absolute_scaled_error(truth, guess, train, period) == pytest.approx(
+        np.mean(ratios), rel=1e-12
+    )
+    assert mean_absolute_scaled_error(
+        1000 * truth[:, 0] + 5, 1000 * guess[:, 0] + 5, 1000 * train[:, 0] + 5, period=period
+    ) == pytest.approx(ratios[0], rel=1e-12)
+
+
+def test_mase_of_the_naive_forecast_on_its_own_training_series_is_one():
+    walk = np.random.default_rng(0).normal(size=50).cumsum()
+    assert mean_absolute_scaled_error(walk[6:], walk[:-6], walk, period=6) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (([1, 2], [1, 2, 3], [1, 2, 3]), "do not fit: pass as many rows"),
+        (([1, 2], [1, 2], np.ones((5, 2))), "the same outputs in all three"),
+        (([1, 2], [1, 2], [1, 2], 2), "period=2 needs more than 2 training rows, got 2"),
+        (([1, 2], [1, 2], [4, 4, 4]), "y_train repeats itself after period=1 rows"),
+        (([1, 2], [1, 2], [1, 2, 1, 2], 2), "y_train repeats itself after period=2 rows"),
+        (([1, 2], [1, 2], [1, 2, 3], 0.5), "period=0.5 must be an integer >= 1"),
+        (([], [], [1, 2]), "y_true must have shape (n_samples,) or (n_samples, n_outputs) and at"),
+        (([1], 2.0, [1, 2]), "y_pred must have shape (n_samples,) or"),
+        (([1], [1], None), "y_train must have shape (n_samples,) or"),
+        ((["a"], [1], [1, 2]), "y_true must hold numbers: could not convert"),
+        (([1], [np.nan], [1, 2]), "y_pred has missing values (NaN)"),
+        (([1], [1], [1, np.nan, 2]), "y_train has missing values (NaN)"),
+    ],
+)
+def test_bad_input_to_mase_gets_a_sentence(arguments, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        mean_absolute_scaled_error(*arguments)
+
+
+# ---- backtest ------------------------------------------------------------------------------------
+
+
+class WindowMean(RegressorMixin, BaseEstimator):
+    """Mean of column 0 over the window; far off where the rows passed do not fill it."""
+
+    def __init__(self, window=1, dilation=1):
+        self.window = window
+        self.dilation = dilation
+
+    def fit(self, X, y):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict(self, X):
+        column = pd.Series(np.asarray(X)[:, 0])
+        lags = [column.shift(k * self.dilation) for k in range(self.window)]
+        return np.nan_to_num(np.mean(lags, axis=0), nan=1e9)
+
+
+def test_backtest_reports_every_fold_and_output():
+    X, y = make_supervised(weather(150), ["T", "p"], [1, 4])
+    cv = TimeSeriesSplit(3, gap=3, test_size=20)
+    scores = backtest(Ridge(), X, y, cv, period=4)
+    assert len(scores) == 3 * 4
+    for (fold, (train, test)), k in [(f, k) for f in enumerate(cv.split(X)) for k in range(4)]:
+        row = scores.iloc[4 * fold + k]
+        guess = Ridge().fit(X.iloc[train], y.iloc[train]).predict(X.iloc[test])[:, k]
+        truth, now = y.iloc[test, k], X.iloc[test, k // 2]
+        mae = mean_absolute_error(truth, guess)
+        assert (row["fold"], row["output"], row["horizon"]) == (fold, y.columns[k], [1, 4][k % 2])
+        assert [row["train_start"], row["train_end"]] == list(X.index[train[[0, -1]]])
+        assert [row["test_start"], row["test_end"]] == list(X.index[test[[0, -1]]])
+        assert (row["n_train"], row["n_test"]) == (len(train), 20)
+        # 1e-9: ridge solutions of the same data in another memory order
+        assert row["MAE"] == pytest.approx(mae, rel=1e-9)
+        assert row["RMSE"] == pytest.approx(root_mean_squared_error(truth, guess), rel=1e-9)
+        mase = mean_absolute_scaled_error(truth, guess, y.iloc[train, k], 4)
+        assert row["MASE"] == pytest.approx(mase, rel=1e-9)
+        assert row["skill"] == pytest.approx(1 - mae / mean_absolute_error(truth, now), rel=1e-9)
+    assert scores.dtypes[["n_train", "horizon"]].tolist() == [np.dtype(int)] * 2
+    assert list(scores) == [
+        *["fold", "output", "horizon", "train_start", "train_end", "test_start", "test_end"],
+        *["n_train", "n_test", "MAE", "RMSE", "MASE", "skill"],
+    ]
+
+
+@pytest.mark.parametrize(("window", "dilation"), [(1, 1), (5, 1), (4, 3)])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda model: model,
+        lambda model: make_pipeline(FunctionTransformer(), model),
+        lambda model: TransformedTargetRegressor(make_pipeline(FunctionTransformer(), model)),
+        # the window found by the search counts, not the one it starts from
+        lambda model: GridSearchCV(
+            WindowMean(dilation=model.dilation),
+            {"window": [model.window]},
+            cv=2,
+            scoring=lambda *_: 0.0,
+        ),
+    ],
+    ids=["alone", "pipeline", "transformed target", "search"],
+)
+def test_test_rows_see_their_true_history(window, dilation, wrap):
+    X, y = make_supervised(weather(90), "T", 1)
+    cv = TimeSeriesSplit(4, test_size=7)  # folds shorter than the histories
+    means = np.mean([X["T"].shift(k * dilation) for k in range(window)], axis=0)
+    scores = backtest(wrap(WindowMean(window, dilation)), X, y, cv)
+    expected = [np.mean(np.abs(y.to_numpy() - means)[test]) for _, test in cv.split(X)]
+    # 1e-12: the same means, summed in another order
+    assert scores["MAE"].tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_short_series_is_passed_from_its_start():
+    X, y = make_supervised(weather(20), "T", 1)
+    scores = backtest(SeasonalNaiveRegressor("T", period=15), X, y, [(range(5), range(5, 9))])
+    assert scores["skill"].tolist() == [0]  # no history of 14 rows yet: persistence
+
+
+def test_seasonal_naive_is_exact_on_a_periodic_series():
+    frame = pd.DataFrame({"T": np.tile(np.random.default_rng(0).normal(size=24), 10)})
+    X, y = make_supervised(frame, "T", 3)
+    model = SeasonalNaiveRegressor("T", period=24, horizon=3)
+    scores = backtest(model, X, y, TimeSeriesSplit(5, gap=2, test_size=10))
+    assert scores["MAE"].tolist() == [0] * 5
+    assert scores["skill"].tolist() == [1] * 5
+
+
+def test_the_given_baseline_is_the_reference():
+    X, y = make_supervised(weather(100), "T", 1)
+    model = WindowMean(6)
+    folds = TimeSeriesSplit(2)
+    assert backtest(model, X, y, folds, baseline=WindowMean(6))["skill"].tolist() == [0, 0]
+    assert (backtest(PersistenceRegressor("T"), X, y, folds)["skill"] == 0).all()
+    unknown = backtest(model, X[["p"]], y, folds)
+    assert unknown["skill"].isna().all()
+    assert unknown["MAE"].notna().all()
+
+
+@pytest.mark.parametrize("convert", [np.asarray, lambda frame: pl.DataFrame(frame.to_numpy())])
+def test_arrays_and_polars_frames_give_the_scores_of_pandas(convert):
+    X, y = make_supervised(weather(100), "T", 2)
+    cv = TimeSeriesSplit(3, gap=1)
+    named, plain = backtest(Ridge(), X, y, cv), backtest(Ridge(), convert(X), y.to_numpy(), cv)
+    same = ["fold", "n_train", "n_test", "MAE", "RMSE", "MASE"]
+    # 1e-9: ridge solutions of the same data in another memory order
+    pd.testing.assert_frame_equal(named[same], plain[same], rtol=1e-9)
+    assert plain["horizon"].isna().all()
+    assert plain.loc[0, ["train_start", "test_start"]].tolist() == [0, 26]
+
+
+def test_a_sequence_view_is_cut_into_folds_as_it_is():
+    class LastRow(LinearRegression):
+        def fit(self, X, y):
+            return super().fit(np.asarray(X)[:, -1], y)
+
+        def predict(self, X):
+            return super().predict(np.asarray(X)[:, -1])
+
+    X, y = make_supervised(weather(100), "T", 2)
+    cv = TimeSeriesSplit(3, gap=1)
+    view = SequenceView(X, np.arange(len(X)), 5)
+    scores = backtest(LastRow(), view, y, cv, baseline=LastRow())
+    # 1e-9: least squares on the same data in another memory order
+    assert scores["MAE"].tolist() == pytest.approx(
+        backtest(LinearRegression(), X, y, cv)["MAE"], 1e-9
+    )
+
+
+def test_a_target_constant_in_training_has_no_mase():
+    frame = pd.DataFrame({"T": np.r_[np.zeros(20), np.arange(20.0)]})
+    X, y = make_supervised(frame, "T", 1)
+    scores = backtest(PersistenceRegressor("T"), X, y, [(range(10), range(25, 30))])
+    assert scores["MASE"].isna().all()
+    assert scores["MAE"].tolist() == [1]
+
+
+FOLD = (range(10), range(12, 20))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"cv": KFold(3)}, "test fold 0 does not lie after its training rows"),
+        ({"cv": 3}, "e.g. TimeSeriesSplit(n_splits, gap=2)"),
+        (
+            {"cv": KFold(3, shuffle=True, random_state=0)},
+            "fold 0 or its training rows are shuffled",
+        ),
+        ({"cv": [FOLD, ([0, 1, 3], [7, 8])]}, "fold 1 or its training rows are shuffled or have"),
+        ({"cv": [(range(10), [14, 13])]}, "shuffled or have holes"),
+        ({"cv": [(range(10), range(5, 12))]}, "does not lie after its training rows"),
+        ({"cv": [(range(0), range(5))]}, "test fold 0 is empty, or its training rows are"),
+        (
+            {"cv": TimeSeriesSplit(3, gap=1)},
+            "before the training targets, 3 steps ahead, are known",
+        ),
+        ({"cv": TimeSeriesSplit(3, gap=1)}, "gap=2)"),
+        ({"cv": TimeSeriesSplit(3, gap=2), "horizon": 4}, "y was made with horizon [3]"),
+        ({"cv": [FOLD], "horizon": 0}, "horizon=0 must be an integer >= 1"),
+        ({"cv": [FOLD], "period": 10}, "period=10 needs more than 10 training rows"),
+        ({"cv": TimeSeriesSplit(40)}, "Cannot have number of folds=41"),
+        ({"cv": []}, "cv gives no fold: pass a number of folds, a splitter, or splits"),
+        ({"cv": [3]}, "cv: fold 0 must be a pair (train, test) of row numbers, got 3"),
+        ({"cv": [FOLD, (range(5),)]}, "cv: fold 1 must be a pair (train, test)"),
+        ({"cv": [([0.0, 1.0], [5, 6])]}, "cv: train of fold 0 must be a list of row numbers"),
+        ({"cv": [(range(10), "a")]}, "cv: test of fold 0 must be a list of row numbers"),
+        ({"cv": [(range(10), range(30, 50))]}, "names the rows 30 to 49, but there are 0 to 36"),
+        ({"cv": [(range(-3, 5), range(20, 30))]}, "names the rows -3 to 4"),
+        ({"cv": "x"}, "Expected `cv` as an integer"),
+    ],
+)
+def test_bad_folds_get_a_sentence(arguments, sentence):
+    X, y = make_supervised(weather(40), "T", 3)
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        backtest(PersistenceRegressor("T"), X, y, **arguments)
+
+
+def test_a_class_of_splitters_and_targets_of_words_get_a_sentence():
+    X, y = make_supervised(weather(40), "T", 1)
+    with pytest.raises(TypeError, match="got the class TimeSeriesSplit: add brackets"):
+        backtest(PersistenceRegressor("T"), X, y, TimeSeriesSplit)
+    with pytest.raises(ValueError, match="y must hold numbers: could not convert"):
+        backtest(Ridge(), X, ["a"] * len(X), TimeSeriesSplit(3))
+    with pytest.raises(ValueError, match=r"y must have shape .*, got \(39, 1, 1\)"):
+        backtest(Ridge(), X, np.ones((39, 1, 1)), TimeSeriesSplit(3))
+
+
+def test_masks_and_lists_are_rows_too():
+    X, y = make_supervised(weather(40), "T", 1)
+    rows = np.arange(len(X))
+    expected = backtest(Ridge(), X, y, [(rows[:20], rows[25:])])
+    masked = backtest(Ridge(), X, y, [(rows < 20, rows >= 25)])
+    pd.testing.assert_frame_equal(masked, expected)
+    listed = backtest(Ridge(), X.to_numpy().tolist(), y.tolist(), [(rows[:20], rows[25:])])
+    assert listed["MAE"].tolist() == pytest.approx(expected["MAE"].tolist(), rel=1e-9)
+
+
+def test_the_smallest_gap_that_hides_the_future_is_accepted():
+    X, y = make_supervised(weather(40), "T", 3)
+    assert len(backtest(PersistenceRegressor("T"), X, y, TimeSeriesSplit(3, gap=2))) == 3
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        backtest(PersistenceRegressor("T"), X, y[:-1], TimeSeriesSplit(3, gap=2))

@@ -1,0 +1,114 @@
+"""Labels of the classifiers: the forms they come in, and what is said of missing and mixed ones."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from smallmodels import SMALL
+
+from sklearn_restrans import (
+    ResidualTransformerClassifier,
+    ResidualTransformerClassifierCV,
+    SeedEnsembleClassifier,
+    residual_beta_path,
+)
+
+X = np.random.default_rng(0).standard_normal((30, 3))
+SIGN = X[:, 0] > 0
+WORDS = np.where(SIGN, "good", "bad")
+PLAIN = ResidualTransformerClassifier(**SMALL)
+MODELS = [
+    PLAIN,
+    ResidualTransformerClassifierCV([0.0, 1.0], cv=2, **SMALL),
+    SeedEnsembleClassifier(PLAIN, n_estimators=2, random_state=0),
+]
+
+
+def at(labels, rows, value, dtype=object):
+    """The labels, with a value in some rows."""
+    labels = np.array(labels, dtype=dtype)
+    labels[rows] = value
+    return labels
+
+
+MISSING = [
+    at(WORDS, 4, None),
+    at(WORDS, 4, np.nan),
+    at(WORDS, 4, None).tolist(),
+    at(WORDS, 4, np.nan).tolist(),  # numpy would make them strings, "nan" among them
+    at(SIGN, 4, np.nan, float),
+    at(SIGN.astype(int), 4, None),
+    np.ma.array(SIGN.astype(int), mask=np.arange(30) == 4),
+    np.where(SIGN, "2020", at(np.full(30, "2021"), 4, "NaT", "U4")).astype("M8[s]"),
+    pd.Series(at(WORDS, 4, pd.NA)),
+    pd.Series(at(WORDS, 4, None), dtype="string"),
+    pd.Series(at(WORDS, 4, None), dtype="category", index=range(100, 130)),
+    pd.Series(at(SIGN, 4, pd.NA), dtype="boolean"),
+    pd.Series(at(SIGN.astype(int), 4, pd.NA), dtype="Int64"),
+    pl.Series(at(WORDS, 4, None).tolist()),
+]
+
+
+@pytest.mark.parametrize("y", MISSING)
+def test_missing_labels_are_counted_and_the_first_is_named(y):
+    message = r"Input y contains NaN or None: 1 of 30 labels are missing, first in row 4 \("
+    for model in MODELS:
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        residual_beta_path(X, y, [0.0], estimator=PLAIN, cv=2)
+
+
+def test_missing_labels_are_named_in_every_call():
+    model = ResidualTransformerClassifier(**SMALL).fit(X, WORDS)
+    y = at(WORDS, [7, 9, 20], None)
+    message = r"3 of 30 labels are missing, first in row 7 \(None\); drop these rows of X and y"
+    with pytest.raises(ValueError, match=message):
+        model.score(X, y)
+    with pytest.raises(ValueError, match="in X_val, y_val: .*" + message):
+        model.fit(X, WORDS, X_val=X, y_val=y)
+
+
+MIXED = [
+    (at(WORDS, 4, 3), r"types str \(row 0\), int \(row 4\); make them all strings"),
+    (at(WORDS, [4, 5], 3).tolist(), r"types str \(row 0\), int \(row 4\)"),
+    (at(WORDS, 0, True), r"types bool \(row 0\), str \(row 1\)"),
+    (pd.Series(at(WORDS, 4, 2.5)), r"types str \(row 0\), float \(row 4\)"),
+    ([{"a"}] * 30, r"types set \(row 0\)"),
+]
+
+
+@pytest.mark.parametrize(("y", "message"), MIXED)
+def test_labels_of_several_types_are_refused(y, message):
+    for model in MODELS:
+        with pytest.raises(ValueError, match="y holds labels of the " + message):
+            model.fit(X, y)
+
+
+FORMS = [
+    (WORDS.tolist(), ["bad", "good"]),
+    (WORDS.astype(object), ["bad", "good"]),
+    (list(WORDS), ["bad", "good"]),
+    (pd.Series(WORDS), ["bad", "good"]),
+    (pd.Series(WORDS, dtype="string"), ["bad", "good"]),
+    (pd.Series(WORDS, dtype="category"), ["bad", "good"]),
+    (pl.Series(WORDS), ["bad", "good"]),
+    (SIGN.tolist(), [False, True]),
+    (SIGN.astype(object), [False, True]),
+    (pd.Series(SIGN, dtype="boolean"), [False, True]),
+    (SIGN.astype(int).tolist(), [0, 1]),
+    (SIGN.astype(int).astype(object), [0, 1]),
+    (pd.Series(SIGN.astype(int), dtype="Int64"), [0, 1]),
+    (pl.Series(SIGN.astype(int)), [0, 1]),
+    (np.where(SIGN, 1.0, 2.0).astype(object), [1.0, 2.0]),
+]
+
+
+@pytest.mark.parametrize(("y", "classes"), FORMS)
+def test_labels_come_back_as_they_were(y, classes):
+    model = ResidualTransformerClassifier(**SMALL).fit(X, y)
+    assert model.classes_.tolist() == classes
+    assert [type(label) for label in model.classes_.tolist()] == [type(label) for label in classes]
+    expected = ResidualTransformerClassifier(**SMALL).fit(X, np.searchsorted(classes, [*y]))
+    np.testing.assert_array_equal(model.predict(X), model.classes_[expected.predict(X)])
+    assert model.score(X, y) == expected.score(X, np.searchsorted(classes, [*y]))

@@ -1,0 +1,180 @@
+"""The yardsticks of forecasting repeat the present, or the last season, by the clock."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import TimeSeriesSplit, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from weatherframes import SEEDS, weather
+
+from sklearn_restrans import SequenceView
+from sklearn_restrans.forecasting import (
+    CalendarFeatures,
+    PersistenceRegressor,
+    SeasonalNaiveRegressor,
+    make_supervised,
+)
+
+
+@parametrize_with_checks(
+    [
+        PersistenceRegressor(),
+        PersistenceRegressor(target=[0]),
+        SeasonalNaiveRegressor(),
+        SeasonalNaiveRegressor(period=3, horizon=6),
+    ]
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def test_persistence_repeats_the_current_value_of_every_target_for_every_horizon():
+    X, y = make_supervised(weather(40), ["p", "T"], [1, 3])
+    expected = X[["p", "p", "T", "T"]].to_numpy()
+    for target, rows in [(["p", "T"], X), ([1, 0], X), ([1, 0], X.to_numpy()), ([-1, -2], X)]:
+        assert np.array_equal(PersistenceRegressor(target).fit(rows, y).predict(rows), expected)
+    X, y = make_supervised(weather(40), "p", 5)
+    assert np.array_equal(PersistenceRegressor("p").fit(X, y).predict(X), X["p"])
+
+
+@pytest.mark.parametrize("period", [1, 2, 7, 24])
+def test_seasonal_naive_takes_the_latest_known_value_in_the_phase_of_the_target(period):
+    frame = pd.DataFrame({"p": 0.0, "row": np.arange(120.0)})
+    horizons = range(1, 51)
+    X, y = make_supervised(frame, "row", horizons)
+    model = SeasonalNaiveRegressor("row", period=period, horizon=horizons).fit(X, y)
+    source = model.predict(X)[period:]  # rows with a full history
+    now = X["row"].to_numpy()[period:, None]
+    assert np.all((y.to_numpy()[period:] - source) % period == 0)  # same phase
+    assert np.all(source <= now)  # known
+    assert np.all(source > now - period)  # the latest one
+    assert model.window == max(-h % period for h in horizons) + 1
+
+
+def test_seasonal_naive_without_history_is_persistence():
+    X, y = make_supervised(weather(30), "T", 1)
+    predicted = SeasonalNaiveRegressor("T", period=4).fit(X, y).predict(X)
+    assert np.array_equal(predicted[:3], X["T"].iloc[:3])
+    assert np.array_equal(predicted[3:], X["T"].iloc[:-3])
+
+
+def test_a_missing_current_value_is_replaced_by_the_last_known_one():
+    X = pd.DataFrame({"T": [np.nan, 2.0, np.nan, np.nan, 5.0]})
+    y = np.array([1.0, 2.0, 3.0, 4.0, 10.0])
+    assert PersistenceRegressor("T").fit(X, y).predict(X).tolist() == [4, 2, 2, 2, 5]
+    model = SeasonalNaiveRegressor("T", period=2, horizon=1).fit(X, y)
+    assert model.predict(X).tolist() == [4, 4, 2, 2, 2]
+    both = np.column_stack([y, -y])
+    assert PersistenceRegressor("T").fit(X, both).predict(X)[0].tolist() == [4, -4]
+
+
+def test_baselines_go_through_pipelines_clones_and_cross_validation():
+    X, y = make_supervised(weather(200), "T", 2)
+    model = SeasonalNaiveRegressor("T", period=24, horizon=2)
+    assert model.get_params() == {"target": "T", "period": 24, "horizon": 2}
+    copy = clone(model.fit(X, y))
+    assert not hasattr(copy, "columns_")
+    assert list(model.feature_names_in_) == ["T", "p"]
+    assert (model.columns_, model.lags_) == ([0], [22])
+    pipe = make_pipeline(CalendarFeatures(), PersistenceRegressor("T"))
+    errors = cross_val_score(
+        pipe, X, y, cv=TimeSeriesSplit(3), scoring="neg_mean_absolute_error", error_score="raise"
+    )
+    tests = [test for _, test in TimeSeriesSplit(3).split(X)]
+    assert errors == pytest.approx([-abs(X["T"] - y).iloc[test].mean() for test in tests])
+
+
+@pytest.mark.parametrize("clock", ["h", "B", "MS", "rows"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_season_of_a_table_is_counted_in_steps_of_its_index_and_not_in_rows(clock, seed):
+    frame = pd.DataFrame({"T": np.arange(200.0)})
+    if clock != "rows":
+        frame.index = pd.date_range("2024-01-01", periods=200, freq=clock)
+    there = np.random.default_rng(seed).random(200) < 0.7
+    X, y = make_supervised(frame.assign(T=frame["T"].where(there)), "T", 2)
+    assert len(X) < 160  # 30 % have no target, and are dropped
+    now = frame["T"].loc[X.index].to_numpy().astype(int)
+    full = frame.loc[X.index]  # with the reading, known or not
+    naive = SeasonalNaiveRegressor("T", period=7, horizon=2).fit(full, y)
+    in_table = np.isin(now - 5, now)  # 2 ahead less 7
+    assert in_table.any() and not in_table.all()
+    np.testing.assert_array_equal(naive.predict(full), np.where(in_table, now - 5, now))
+
+
+def test_without_an_index_rows_are_steps():
+    X, y = make_supervised(weather(30).drop(weather(30).index[[5, 11]]), "T", 1)
+    by_clock = SeasonalNaiveRegressor("T", period=4).fit(X, y)
+    by_rows = SeasonalNaiveRegressor(0, period=4).fit(X.to_numpy(), y.to_numpy())
+    now = X["T"].to_numpy()
+    np.testing.assert_array_equal(by_rows.predict(X.to_numpy())[3:], now[:-3])
+    assert (by_clock.predict(X) != by_rows.predict(X.to_numpy())).any()
+    np.testing.assert_array_equal(by_clock.predict(X.reset_index(drop=True))[3:], now[:-3])
+    shuffled = X.set_axis(np.random.default_rng(0).permutation(len(X)))
+    np.testing.assert_array_equal(by_clock.fit(shuffled, y).predict(shuffled)[3:], now[:-3])
+
+
+def test_series_below_each_other_keep_to_their_own_past():
+    parts = {name: weather(20, seed) for seed, name in enumerate("abc")}
+    parts["b"].iloc[0, 0] = np.nan  # no reading of a station stands in for one of another
+    frame = pd.concat([part.assign(station=name) for name, part in parts.items()])
+    X, y = make_supervised(frame, "T", 1, group="station")
+    view, _ = make_supervised(frame, "T", 1, group="station", window=1)
+    for naive in (PersistenceRegressor("T"), SeasonalNaiveRegressor("T", period=4)):
+        expected = naive.fit(view, y).predict(view)
+        np.testing.assert_array_equal(naive.fit(X, y).predict(X), expected)
+    by_time = np.argsort(X.index, kind="stable")
+    table = X.iloc[by_time]
+    expected = PersistenceRegressor("T").fit(view, y).predict(view)[by_time]
+    np.testing.assert_array_equal(PersistenceRegressor("T").fit(X, y).predict(table), expected)
+    with pytest.raises(ValueError, match=r"several rows of one time stamp.*or as a SequenceView"):
+        naive.predict(table)
+
+
+def test_a_season_beyond_all_time_is_persistence():
+    X, y = make_supervised(weather(10), "T", 1)
+    naive = SeasonalNaiveRegressor("T", period=10**9).fit(X, y)
+    np.testing.assert_array_equal(naive.predict(X), X["T"])
+
+
+@pytest.mark.parametrize(
+    ("model", "horizon", "sentence"),
+    [
+        (PersistenceRegressor([]), 1, "target=[] is empty: name the target column(s)"),
+        (PersistenceRegressor(True), 1, "target=True must be the name or the position"),
+        (PersistenceRegressor([0, 0]), 1, "target=[0, 0] names 2 with 1 horizon(s) each"),
+        (PersistenceRegressor("Tdew"), 1, "target='Tdew' is not a column of X: choose from ['T'"),
+        (PersistenceRegressor(2), 1, "target=2 is not a column of X"),
+        (PersistenceRegressor(["T", "p"]), 1, "y has 1 column(s)"),
+        (SeasonalNaiveRegressor("T", period=0), 1, "period=0 must be an integer >= 1"),
+        (SeasonalNaiveRegressor("T", horizon=0), 1, "horizon=0 must be an integer >= 1"),
+        (SeasonalNaiveRegressor("T", horizon=2), 1, "y was made with horizon [1]: pass the same"),
+        (SeasonalNaiveRegressor("T"), [1, 2], "horizon=1, but y was made with horizon [1, 2]"),
+    ],
+)
+def test_bad_input_to_a_baseline_gets_a_sentence(model, horizon, sentence):
+    X, y = make_supervised(weather(20), "T", horizon)
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        model.fit(X, y)
+
+
+def test_a_name_needs_named_columns_and_the_columns_of_y_must_fit():
+    X, y = np.ones((5, 2)), np.ones((5, 3))
+    with pytest.raises(ValueError, match=r"pass its position \(X has 2 columns\)"):
+        PersistenceRegressor("T").fit(X, y)
+    with pytest.raises(ValueError, match=r"y has 3 column\(s\).* names 1 with 2 horizon"):
+        SeasonalNaiveRegressor(0, horizon=[1, 2]).fit(X, y)
+
+
+def test_what_is_no_target_or_no_time_gets_a_sentence():
+    frame = weather(6)
+    for X in (frame, SequenceView(frame, np.arange(6), 2)):
+        with pytest.raises(ValueError, match="requires y to be passed"):
+            PersistenceRegressor().fit(X, None)
+        with pytest.raises(ValueError, match="Convert your data to numeric values"):
+            PersistenceRegressor().fit(X, ["a"] * 6)
+    with pytest.raises(ValueError, match="index of X has missing time stamps"):
+        PersistenceRegressor().fit(frame.set_index([[*frame.index[:5], pd.NaT]]), np.ones(6))
