@@ -5,7 +5,8 @@
 Claim C5 of arXiv:2506.05249: with residual connections the training error is lower at every depth,
 and only with them does depth help. The paper cuts pretrained encoders to L layers; here every layer
 is trained from scratch, on phrases of the Stanford Sentiment Treebank (SST-2), for
-beta = 0, 0.25, 0.5, 1 in Z = Attn(X) + beta X, without and with normalisation before each part.
+beta = 0, 0.25, 0.5, 1 in Z = Attn(X) + beta X: without normalisation from the paper's Gaussian
+start and from the default ``init="depth_scaled"``, and with normalisation before each part.
 
 What depth does to the tokens is read off ``conditioning_``, layer by layer: without residual the
 tokens of a sequence become alike ("rank collapse", Dong et al. 2021), and the rank of Z falls.
@@ -31,7 +32,11 @@ from sklearn_restrans import (
 from sklearn_restrans.datasets import fetch_sst2
 
 BETAS = [0.0, 0.25, 0.5, 1.0]
-NORMS = {"no norm": None, "pre norm": "pre"}
+MODELS = {
+    "no norm, gaussian": {"norm": None, "init": "gaussian"},
+    "no norm, depth_scaled": {"norm": None},
+    "pre norm, depth_scaled": {"norm": "pre"},
+}
 
 parser = argparse.ArgumentParser(description="Training error against depth on SST-2.")
 parser.add_argument("--quick", action="store_true", help="400 phrases, 2 seeds, depths 1, 2, 6")
@@ -53,25 +58,25 @@ majority = max(np.mean(y), 1 - np.mean(y))
 print(f"{len(y):,} phrases, {(X != 0).sum(axis=1).mean():.1f} tokens each; majority {majority:.3f}")
 
 # %%
-# The fits: a path over beta and seeds for every depth and norm.
+# The fits: a path over beta and seeds for every depth and model.
 started = time.perf_counter()
 rows, profiles = [], []
-for label, norm in NORMS.items():
+for label, settings in MODELS.items():
     for n_layers in depths:
         model = ResidualTransformerClassifier(
             embedding="token",
             n_layers=n_layers,
-            norm=norm,
             learning_rate_init=2e-3,
             max_iter=n_epochs,
             tol=0,
             random_state=0,
+            **settings,
         )
         path = residual_beta_path(X, y, BETAS, estimator=model, n_seeds=n_seeds)
         for (beta, seed, _), fitted in path.estimators.items():
             if fitted is None:
                 continue
-            where = {"norm": label, "L": n_layers, "beta": beta, "seed": seed}
+            where = {"model": label, "L": n_layers, "beta": beta, "seed": seed}
             loss = fitted.convergence_.loss[-1]
             rows.append(where | {"error": 1 - fitted.score(X, y), "loss": loss})
             found = fitted.conditioning_
@@ -93,14 +98,14 @@ fits, profiles = pd.DataFrame(rows), pd.DataFrame(profiles)
 
 # %%
 # Training error: means over seeds, and half of their 95 % interval.
-grouped = fits.groupby(["norm", "beta", "L"])["error"]
+grouped = fits.groupby(["model", "beta", "L"])["error"]
 mean = grouped.mean()
 half = t.ppf(0.975, n_seeds - 1) * grouped.std() / np.sqrt(n_seeds)
 table = mean.map("{:.3f}".format) + " ± " + half.map("{:.3f}".format)
 print(f"\ntraining error after {n_epochs} epochs, mean of {n_seeds} seeds ± 95 %, {seconds:.0f} s")
 print(table.unstack("L").to_string())
 deepest = profiles[profiles["L"] == depths[-1]]
-profile = deepest.groupby(["norm", "stage", "beta", "layer"]).mean(numeric_only=True)
+profile = deepest.groupby(["model", "stage", "beta", "layer"]).mean(numeric_only=True)
 at_last = profile.drop(columns=["L", "seed"]).xs(depths[-1], level="layer")
 print(
     f"\nlayer {depths[-1]} of {depths[-1]}, means over seeds; sigma_min at the rank of the layer's "
@@ -111,45 +116,43 @@ print(at_last.to_string(float_format=lambda v: f"{v:.3g}"))
 # %%
 # The picture.
 args.output.mkdir(parents=True, exist_ok=True)
-fig, axes = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained")
+fig, axes = plt.subplots(2, 3, figsize=(14, 7.5), sharey="row", layout="constrained")
 colors = plt.get_cmap("viridis")(np.linspace(0, 0.85, len(BETAS)))
 styles = list(zip(BETAS, colors, "osD^", strict=True))
-for ax, label in zip(axes[0], NORMS, strict=True):
+for (top, bottom), label in zip(axes.T, MODELS, strict=True):
+    at_start = profile.xs((label, "start"), level=("model", "stage"))["collapse"]
     for beta, color, marker in styles:
         line, width = mean[label, beta], half[label, beta]
-        ax.errorbar(
+        top.errorbar(
             line.index, line, yerr=width, color=color, marker=marker, capsize=3, label=f"{beta:g}"
         )
-    ax.axhline(1 - majority, color="0.6", ls=":", label="majority class")
-    ax.set(xlabel="layers", ylabel="training error", title=label, xticks=depths)
-axes[0, 0].legend(title="beta")
-of_start = profile.xs(("no norm", "start"), level=("norm", "stage"))
-for ax, quantity in zip(axes[1], ("collapse", "effective rank"), strict=True):
-    for beta, color, marker in styles:
-        line = of_start.loc[beta, quantity]
-        ax.semilogy(line.index, line, color=color, marker=marker)
-    ax.set(xlabel="layer", title=f"{depths[-1]} layers without norm, before training")
+        bottom.semilogy(at_start[beta].index, at_start[beta], color=color, marker=marker)
+    top.axhline(1 - majority, color="0.6", ls=":", label="majority class")
+    top.set(xlabel="layers", title=label, xticks=depths)
+    bottom.set(xlabel="layer", title=f"{depths[-1]} layers before training")
+axes[0, 0].set_ylabel("training error")
 axes[1, 0].set_ylabel("||Z - 1 z'|| / ||Z|| of a sequence")
-axes[1, 1].set_ylabel("effective rank of the stacked Z")
+axes[0, 0].legend(title="beta")
 picture = args.output / "sst2_depth.png"
 fig.savefig(picture, dpi=150)
 
 # %%
 # What this run found.
 deepest, found = depths[-1], []
-for label in NORMS:
+for label in MODELS:
     errors = mean[label].unstack("L")
     lower = (errors.drop(index=0.0) < errors.loc[0.0]).to_numpy()
+    collapse = profile.loc[(label, "start", slice(None), deepest), "collapse"].droplevel([0, 1, 3])
     found.append(
         f"{label}: the training error with a residual is below that without in {lower.sum()} of "
         f"{lower.size} pairs of beta and depth; from 1 to {deepest} layers it goes from "
         f"{errors.loc[0.0, 1]:.3f} to {errors.loc[0.0, deepest]:.3f} at beta = 0 and from "
-        f"{errors.loc[1.0, 1]:.3f} to {errors.loc[1.0, deepest]:.3f} at beta = 1"
+        f"{errors.loc[1.0, 1]:.3f} to {errors.loc[1.0, deepest]:.3f} at beta = 1. Before training "
+        f"layer {deepest} leaves {collapse[0.0]:.2g} of the differences between tokens at beta = 0 "
+        f"and {collapse[1.0]:.2g} at beta = 1."
     )
-collapse = of_start["collapse"].xs(deepest, level="layer")
+print(picture, *found, sep="\n")
 print(
-    f"{picture}\n{'; '.join(found)}. Before training layer {deepest} leaves {collapse[0.0]:.2g} of "
-    f"the differences between tokens at beta = 0 and {collapse[1.0]:.2g} at beta = 1 (no norm). "
     f"From scratch, not pretrained as in the paper; {len(y):,} phrases, {n_epochs} epochs, one "
     "step size for all, and one layer is enough to learn these phrases by heart."
 )
