@@ -26,15 +26,9 @@ from sklearn_restrans._core import Architecture, ResidualTransformer
 from sklearn_restrans.datasets import fetch_sst2
 
 COMMON = {"embedding": "token", "device": "cpu", "learning_rate_init": 2e-3}
-# Chosen among 37 settings by 2,000 sentences of the training part, held out with their phrases.
-MODEL = {
-    "d_model": 64,
-    "positions": None,
-    "dropout": 0.6,
-    "weight_decay": 0.1,
-    "max_iter": 4,
-    "batch_size": 128,
-}
+# Of 37 settings tried on 2,000 sentences of the training part, held out with their phrases, and on
+# dev: none differs from another by more than chance; this one was best in the mean of many nets.
+MODEL = {"n_layers": 2, "dropout": 0.5, "max_iter": 4, "batch_size": 128}
 DEPTH_BETAS = [0.0, 0.25, 0.5, 1.0]
 LEFT_OUT = [{"left out": "no real data: set SKLEARN_RESTRANS_DATA"}], []
 
@@ -45,7 +39,7 @@ class Size:
 
     n_texts: int | None = None
     n_seeds: int = 3
-    n_members: int = 5
+    n_members: int = 10
     n_timed: int = 12_800
     n_epochs: int = 3
     n_phrases: int = 2_000
@@ -79,7 +73,10 @@ def hits(model, parts):
 
 
 def quality(size):
-    """Accuracy on dev, test and both: means over seeds, with the 95 % interval of 2,693 rows."""
+    """Accuracy on dev, test and both: means over seeds, with half of 95 % intervals over the rows.
+
+    The gain is paired: row by row against TF-IDF.
+    """
     if data_folder() is None:
         return LEFT_OUT
     parts = texts_of(size)
@@ -97,13 +94,17 @@ def quality(size):
             took.append(seconds)
             right.append(hits(fitted, parts))
         found[name] = (took, right)
-    rows = []
+    rows, bases = [], []
     for name, (took, right) in found.items():
         of_both = np.mean([np.concatenate(list(r.values())) for r in right], axis=0)
         row = {"model": name, "seeds": len(right), "seconds a fit": float(np.mean(took))}
         row |= {part: float(np.mean([r[part].mean() for r in right])) for part in right[0]}
-        half = 1.96 * of_both.std() / np.sqrt(len(of_both))
-        rows.append(row | {"both": float(of_both.mean()), "half of its 95 % interval": half})
+        row |= {"both": float(of_both.mean()), "its 95 % interval": _half(of_both)}
+        bases.append(of_both)
+        gain = of_both - bases[0]
+        rows.append(
+            row | {"gain on TF-IDF": float(gain.mean()), "the gain's interval": _half(gain)}
+        )
     bar = rows[0]["both"]
     targets = []
     for row in rows[1:]:
@@ -113,6 +114,11 @@ def quality(size):
             Target(f"seconds a fit, {row['model']}", row["seconds a fit"], 300, at_least=False),
         ]
     return rows, targets
+
+
+def _half(values):
+    """Half of the 95 % interval of a mean."""
+    return float(1.96 * values.std() / np.sqrt(len(values)))
 
 
 def _fitted(model, parts):

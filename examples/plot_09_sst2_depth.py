@@ -13,6 +13,7 @@ tokens of a sequence become alike ("rank collapse", Dong et al. 2021), and the r
 
 ``residual_beta_path`` fits all betas and seeds of one depth in one call. The texts come from the
 folder named by the environment variable SKLEARN_RESTRANS_DATA, or a download of GLUE's SST-2.
+Six minutes on one core; ``--quick`` twenty seconds.
 """
 
 import argparse
@@ -130,7 +131,7 @@ for (top, bottom), label in zip(axes.T, MODELS, strict=True):
     top.axhline(1 - majority, color="0.6", ls=":", label="majority class")
     top.set(xlabel="layers", title=label, xticks=depths)
     bottom.set(xlabel="layer", title=f"{depths[-1]} layers before training")
-axes[0, 0].set_ylabel("training error")
+axes[0, 0].set(ylabel="training error", ylim=(-0.02, None))
 axes[1, 0].set_ylabel("||Z - 1 z'|| / ||Z|| of a sequence")
 axes[0, 0].legend(title="beta")
 picture = args.output / "sst2_depth.png"

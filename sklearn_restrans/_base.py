@@ -56,7 +56,7 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
         "window": [Interval(Integral, 1, None, closed="left"), None],
         "dilation": [Interval(Integral, 1, None, closed="left")],
         "max_gap": "no_validation",  # `longest_step` says what is wrong
-        "embedding": [StrOptions({"auto", "token"}), "array-like"],
+        "embedding": [StrOptions({"auto", "token"}), "array-like", torch.nn.Embedding],
         "solver": [StrOptions({"adamw", "adam", "sgd", "gd"})],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
@@ -159,15 +159,20 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
         if not warm:
             # A fit that fails must not leave an old net under new statistics.
             self.__dict__.pop("net_", None)
-        seed = self._draw_seed()
+        seed, known = self._draw_seed(), vars(self).get("_known_ids")
         with torch_state(self.n_threads, seed, resolve_device(self.device)):
-            ready = self._load(X, y, sample_weight, X_val, y_val, seed, warm)
-            run = self._begin(ready, seed, warm)
             try:
-                best = train(run.net, ready.data, ready.valid, self.max_iter, run.rule, seed)
-            finally:
-                run.release()
-            self._end(run, best)
+                ready = self._load(X, y, sample_weight, X_val, y_val, seed, warm)
+                run = self._begin(ready, seed, warm)
+                try:
+                    best = train(run.net, ready.data, ready.valid, self.max_iter, run.rule, seed)
+                finally:
+                    run.release()
+                self._end(run, best)
+            except BaseException:
+                if warm and known is not None:
+                    self._known_ids = known
+                raise
         return self
 
     def _load(self, X, y, sample_weight=None, X_val=None, y_val=None, seed=0, warm=False):
@@ -175,6 +180,8 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
         if (X_val is None) != (y_val is None):
             given, missing = ("y_val", "X_val") if X_val is None else ("X_val", "y_val")
             raise ValueError(f"{given} was given without {missing}; pass both.")
+        if warm and self._input_kind == "tokens":
+            self._meet_ids(X)
         X, y, weight, rows, valid_rows = self._prepare(X, y, sample_weight, seed, X_val, warm)
         arch = self._architecture(X)
         if warm:

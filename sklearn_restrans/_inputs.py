@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
@@ -17,6 +18,8 @@ from ._views import SequenceView, gaps, longest_step
 
 # More rows than this of an embedding table come from ids that were never counted from 0.
 _MOST_IDS = 2_000_000
+# Larger entries of a vector leave float32 no digit below 1: what training adds to them is lost.
+_LARGEST_ENTRY = 2**24
 
 _KINDS = {
     "tokens": "2-D array of token ids",
@@ -55,9 +58,19 @@ def _check_lengths(X):
     )
 
 
+def _check_mask(X, name, filled):
+    """Refuse masked entries, which `numpy.asarray` reads as if they were none."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            f"{name} is an array with {np.ma.count_masked(X)} masked entries, whose mask would be "
+            f"lost; pass {name}.{filled}."
+        )
+
+
 def _as_ids(X, estimator):
     """X as an array of integers >= 0, or a sentence about what it is instead."""
     remedy = "token ids are integers >= 0, as SequenceVectorizer makes them of texts"
+    _check_mask(X, "X", "filled(0), where 0 is padding at the end and 1 an unknown token")
     if isinstance(X, list | tuple):
         lengths = {len(row) for row in X if isinstance(row, list | tuple | np.ndarray)}
         if len(lengths) > 1:
@@ -75,7 +88,7 @@ def _as_ids(X, estimator):
         X = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")
         if X.dtype.kind in "bmM":
             raise ValueError(f"its type is {X.dtype}.")
-        ids = X if X.dtype.kind in "iuf" else X.astype(np.float64)
+        ids = X if X.dtype.kind in "iu" else X.astype(np.float64)
     except (TypeError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")  # other lines print X
         raise type(error)(f"X cannot be read as token ids: {reason}; {remedy}.") from None
@@ -139,6 +152,8 @@ class InputChecks:
         """A validated X: table (n, f), 3-D array (n, T, f) or SequenceView."""
         X, labels = X if isinstance(X, _Segmented) else (X, None)
         window, dilation = (self.window, self.dilation) if reset else self._windowing
+        if self._takes_ids() if reset else self._input_kind == "tokens":
+            return self._check_ids(X, labels, window, dilation, reset)
         if labels is not None and window is None:
             raise ValueError(
                 "segments has a meaning for window=... only; set window, or use "
@@ -149,30 +164,31 @@ class InputChecks:
                 f"dilation={dilation} has a meaning for window=... only; set window, or use "
                 "SequenceView(..., dilation=...)."
             )
-        if self._takes_ids() if reset else self._input_kind == "tokens":
-            return self._check_ids(X, window, reset)
+        series = X.series if isinstance(X, SequenceView) else X
+        _check_mask(series, "X", "astype(float).filled(np.nan): NaN is a missing reading")
+        try:
+            return self._check_numbers(X, labels, window, dilation, reset)
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            raise ValueError(
+                f"X holds text where numbers are expected: {error}; texts go through "
+                "SequenceVectorizer to an estimator with embedding='token', categories through "
+                "OneHotEncoder."
+            ) from None
+
+    def _check_numbers(self, X, labels, window, dilation, reset):
+        """`_check_X` for anything but token ids."""
+        floats, with_nan = [np.float64, np.float32], {"ensure_all_finite": "allow-nan"}
+        named = {"estimator": self, "input_name": "X"}
         if isinstance(X, SequenceView):
-            check_array(
-                X.series,
-                dtype="numeric",
-                ensure_all_finite="allow-nan",
-                estimator=self,
-                input_name="X",
-            )
+            check_array(X.series, dtype="numeric", **with_nan, **named)
             if not len(X):
                 raise ValueError(f"Found a SequenceView with 0 sample(s) (shape={X.shape}).")
             kind = "sequence"
         elif _ndim(X) > 2:
             _check_lengths(X)
-            X = check_array(
-                X,
-                dtype=[np.float64, np.float32],
-                allow_nd=True,
-                ensure_2d=False,
-                ensure_all_finite="allow-nan",
-                estimator=self,
-                input_name="X",
-            )
+            X = check_array(X, dtype=floats, allow_nd=True, ensure_2d=False, **with_nan, **named)
             if X.ndim > 3:
                 raise ValueError(f"X has {X.ndim} axes; a table has 2, an array of sequences 3.")
             if 0 in X.shape:
@@ -183,13 +199,7 @@ class InputChecks:
             segments = None
             if window is not None:
                 segments = self._segments_of(X, labels, reset)
-            X = validate_data(
-                self,
-                X,
-                dtype=[np.float64, np.float32],
-                ensure_all_finite="allow-nan",
-                reset=reset,
-            )
+            X = validate_data(self, X, dtype=floats, reset=reset, **with_nan)
             kind = "table" if window is None else "window"
         if kind == "sequence":
             self._check_sequences(X, window, reset)
@@ -221,7 +231,7 @@ class InputChecks:
                 "fit was told the segments of its rows, and this call is not: windows reach across "
                 "them. Pass segments=... here too, or use a SequenceView.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         return _segments(X, labels, self._longest_step, self.max_gap)
 
@@ -256,12 +266,7 @@ class InputChecks:
                 f"X has {n_features} channels (features), but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} channels as input."
             )
-        names = getattr(self, "feature_names_in_", None)
-        if view and X.columns is not None and names is not None and list(X.columns) != list(names):
-            raise ValueError(
-                f"X has the columns {list(X.columns)}, but {type(self).__name__} was fitted on "
-                f"{list(names)}; pass the same columns in the same order."
-            )
+        self._check_names(X)
         if view and self._spacing not in (None, spacing):
             raise ValueError(
                 f"X is a SequenceView with dilation={spacing}, but {type(self).__name__} was "
@@ -277,23 +282,26 @@ class InputChecks:
         """Whether ``embedding`` asks for token ids."""
         return not isinstance(self.embedding, str) or self.embedding == "token"
 
-    def _check_ids(self, X, window, reset):
+    def _check_ids(self, X, labels, window, dilation, reset):
         """Token ids (n, T) of X, 0 after the last token of each row, no row without any.
 
         A row of padding alone holds one unknown token, as an empty text does. Without pretrained
         vectors, ids that fit did not see are unknown ones: no vector was learnt for them.
         """
-        if window is not None:
-            raise ValueError(f"window={window} is for 2-D rows in time order; token ids have none.")
+        if window is not None or dilation != 1 or labels is not None:
+            raise ValueError(
+                f"window={window}, dilation={dilation} and segments are for 2-D rows in time "
+                "order; token ids have none: set window=None, dilation=1, and pass no segments."
+            )
         ids = _as_ids(X, self)
         table = self._check_vectors() if reset else None
         if reset:
-            self.n_features_in_ = ids.shape[1]
-            self._input_kind, self._windowing = "tokens", (window, self.dilation)
+            validate_data(self, X, skip_check_array=True)  # the number of columns, and their names
+            self._input_kind, self._windowing = "tokens", (window, dilation)
             self._n_tokens = int(padded_length(ids.shape[1]))
             self._pretrained = table is not None
             self._known_ids = np.zeros(max(2, ids.max() + 1 if table is None else len(table)), bool)
-            self.__dict__.pop("feature_names_in_", None)
+        self._check_names(X)
         n_ids = len(self._known_ids)
         if self._pretrained and ids.max() >= n_ids:
             row, column = np.argwhere(ids >= n_ids)[0]
@@ -313,6 +321,32 @@ class InputChecks:
         ids = ids[:, : max(1, length.max())].copy()
         ids[length == 0, 0] = 1
         return ids
+
+    def _meet_ids(self, X):
+        """Ids that a fit which goes on trains, so that they are unknown no longer."""
+        met = np.unique(_as_ids(X.rows if isinstance(X, _Segmented) else X, self))
+        self._known_ids = self._known_ids.copy()
+        self._known_ids[met[met < len(self._known_ids)]] = True
+        beyond = met[met >= len(self._known_ids)]
+        if len(beyond) and not self._pretrained:
+            warnings.warn(
+                f"warm_start=True goes on with vectors for the ids below {len(self._known_ids)}: "
+                f"{len(beyond)} ids of X, such as {beyond[0]}, are taken for unknown. Fit first on "
+                "rows that hold the largest id, or set warm_start=False.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def _check_names(self, X):
+        """Refuse other column names than those of fit; ids may have fewer or more columns."""
+        names, columns = getattr(self, "feature_names_in_", ()), getattr(X, "columns", None)
+        pairs = zip(() if columns is None else columns, names, strict=False)
+        for place, (column, name) in enumerate(pairs):
+            if isinstance(column, str) and column != name:
+                raise ValueError(
+                    f"column {place} of X is {column!r}, but {type(self).__name__} was fitted on "
+                    f"{name!r} there; pass the same columns in the same order."
+                )
 
     def _check_id_rows(self, ids, length):
         """Refuse padding before a token, and more tokens than there are positions."""
@@ -335,10 +369,14 @@ class InputChecks:
         """Pretrained vectors as an array (V, d_model); None if there are none."""
         if isinstance(self.embedding, str):
             return None
-        vectors = self.embedding
-        if hasattr(vectors, "detach"):  # the weight of a torch module
-            vectors = vectors.detach()
+        module = isinstance(self.embedding, torch.nn.Embedding)
+        vectors = self.embedding.weight if module else self.embedding
+        _check_mask(vectors, "embedding", "filled(0.0)")
         try:
+            if hasattr(vectors, "detach"):  # a tensor, such as the weight of a torch module
+                vectors = vectors.detach().cpu()
+                # numpy has no bfloat16
+                vectors = vectors.float() if vectors.element_size() == 2 else vectors
             vectors = np.asarray(vectors)
             if vectors.dtype.kind not in "biufO":
                 raise TypeError(f"its type is {vectors.dtype}")
@@ -358,11 +396,13 @@ class InputChecks:
                 f"embedding has vectors of width {vectors.shape[1]}, but d_model is "
                 f"{self.d_model}; set d_model={vectors.shape[1]}."
             )
-        if not np.isfinite(vectors).all():
-            row, column = np.argwhere(~np.isfinite(vectors))[0]
+        wrong = ~(np.abs(vectors) <= _LARGEST_ENTRY)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
             raise ValueError(
                 f"embedding[{row}, {column}] is {vectors[row, column]}; every vector must be "
-                "finite, that of padding too: write zeros where there is none."
+                "finite, that of padding too (write zeros where there is none), and of a size to "
+                f"learn from: scale them below {_LARGEST_ENTRY:,}, best to a variance of 1."
             )
         return vectors
 

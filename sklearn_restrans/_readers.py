@@ -298,7 +298,7 @@ def parse_sentences(text: str, source: str) -> tuple[list[str], np.ndarray]:
         if not line:
             continue
         sentence, _, label = line.partition("\t")
-        if label not in ("0", "1"):
+        if not sentence.strip() or label not in ("0", "1"):
             raise ValueError(
                 f"{source}, line {number}: expected a sentence, one tab and the label 0 or 1, "
                 f"found {line[-80:]!r}."

@@ -39,7 +39,10 @@ class Run:
     """One training under way: the net, and what is recorded of it on the probe set."""
 
     def __init__(self, net, rule, probe, ready, with_gradient, auto=False):
-        n = max(_FEWEST_MEASURED, _MEASURED_TOKENS // ready.arch.n_tokens)
+        lengths, n_tokens = probe.source.lengths, ready.arch.n_tokens
+        if lengths is not None:
+            n_tokens = lengths[probe.rows].mean()
+        n = max(_FEWEST_MEASURED, int(_MEASURED_TOKENS // n_tokens))
         self.measured = _evenly(probe.rows, n) if auto else probe.rows
         self.net, self.rule, self.probe, self.ready = net, rule, probe, ready
         self.with_gradient = with_gradient
@@ -95,11 +98,10 @@ def exact_copy(module):
 
 def layer_traces(module, source, rows):
     """Float64 layer traces of some rows of a source, on the CPU, a chunk at a time."""
-    exact = exact_copy(module)
-    size = _TRACED_NUMBERS // (
-        module.arch.n_tokens * (module.arch.d_model + module.arch.n_heads * module.arch.n_tokens)
-    )
-    size = max(1, size)
+    exact, arch = exact_copy(module), module.arch
+    # Of texts the tokens they are padded to, however wide X is.
+    longest = arch.n_tokens if source.lengths is None else int(source.lengths[rows].max())
+    size = max(1, _TRACED_NUMBERS // (longest * (arch.d_model + arch.n_heads * longest)))
     for start in range(0, len(rows), size):
         x, mask = source.take(rows[start : start + size])
         with torch.inference_mode():

@@ -55,10 +55,11 @@ class ResidualTransformerClassifier(ClassifierMixin, BaseResidualTransformer):
     init : {"depth_scaled", "gaussian", "orthogonal", "zero_unembedding"}, default="depth_scaled"
         Start of the weights. "gaussian": N(0, 1 / fan_in), as in the paper. "depth_scaled": the
         same for one layer; in deeper models the last matrix of Attn and of the feed-forward part
-        is multiplied by sqrt(max(1 - beta^2, 1 / n_layers)), so that tokens neither grow nor
-        vanish from layer to layer (Noci et al. 2022, arXiv:2206.03126, for beta = 1). It depends
-        on beta: take another for comparisons of beta in deep models. "orthogonal": orthonormal.
-        "zero_unembedding": Gaussian with W_U = 0, so that the loss starts equal for every beta.
+        is multiplied by sqrt(max(1 - beta^2, 1 / n_layers)), so that at beta near 1 tokens neither
+        grow nor vanish from layer to layer (Noci et al. 2022, arXiv:2206.03126, for beta = 1; a
+        beta above 1 multiplies them whatever the start). It depends on beta: take another for
+        comparisons of beta in deep models. "orthogonal": orthonormal. "zero_unembedding":
+        Gaussian with W_U = 0, so that the loss starts equal for every beta.
     window : int, default=None
         Lookback window over the time-ordered rows of a 2-D X; None takes a 2-D X as a table.
     dilation : int, default=1

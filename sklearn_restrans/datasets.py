@@ -243,8 +243,8 @@ def fetch_sst2(path=None, subset="train", normalize_brackets=True):
     Raises
     ------
     ValueError
-        If the file is not such a file (with its name, the line and what was expected there), or if
-        `subset` is unknown.
+        If the file is not such a file (with its name, the line and what was expected there),
+        `subset` is unknown, or `normalize_brackets` is no bool.
     FileNotFoundError, ImportError, OSError
         As `fetch_jena_climate`; also FileNotFoundError if the test part is nowhere on disk.
 
@@ -263,8 +263,10 @@ def fetch_sst2(path=None, subset="train", normalize_brackets=True):
     ...     fetch_sst2(folder, subset="dev")
     (['a fine film'], array([1]))
     """
-    if subset not in ("train", "dev", "test"):
+    if not isinstance(subset, str) or subset not in ("train", "dev", "test"):
         raise ValueError(f"subset must be 'train', 'dev' or 'test', got {subset!r}.")
+    if not isinstance(normalize_brackets, bool | np.bool_):
+        raise ValueError(f"normalize_brackets must be True or False, got {normalize_brackets!r}.")
     source = _SST2._replace(patterns=tuple(p.format(subset=subset) for p in _SST2.patterns))
     if subset == "test":
         source = source._replace(url=None)

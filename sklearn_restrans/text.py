@@ -27,6 +27,9 @@ _N_SPECIAL = 2
 _SPECIAL = ["[PAD]", "[UNK]"]
 # Pieces learnt for `subword` when max_features is None.
 _N_PIECES = 8_000
+# Learning and encoding take the square of a word's length, and WordPiece by itself knows no longer
+# word: a longer one is cut.
+_LONGEST_WORD = 100
 # Halves of a surrogate pair, which a str may hold one by one and UTF-8 may not.
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -47,10 +50,11 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         Regular expression of a token, or of its first group if it has one. None takes words (with
         inner apostrophes and hyphens, such as "n't"), "'s", and every other sign by itself.
         Combining marks and joiners stay with their letter or emoji, and an accented letter is the
-        same one whether written in one part or in two (Unicode's NFC).
+        same one whether written in one part or in two (Unicode's NFC); a pattern or ``tokenizer``
+        of one's own sees the text as it is. Empty matches are no tokens.
     tokenizer : callable, default=None
-        From a text to its tokens, a list of str; replaces ``token_pattern``. Languages written
-        without spaces need one, or ``subword``.
+        From a text to its tokens, a list of str, of which empty ones are left out; replaces
+        ``token_pattern``. Languages written without spaces need one, or ``subword``.
     min_df : int or float, default=1
         Texts of ``fit`` a token must stand in: a count, or a share in [0, 1]. Above a count of 1,
         training meets unknown tokens and learns a vector for them. For ``subword`` the count of a
@@ -64,7 +68,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
     subword : {"bpe", "wordpiece"}, default=None
         Cut tokens into pieces learnt in ``fit`` (byte pair encoding [1]_ or WordPiece [2]_), so
         that rare words are known by their parts. Needs the `tokenizers` library. A lone half of a
-        surrogate pair is read as U+FFFD.
+        surrogate pair is read as U+FFFD, and a token of more than 100 characters as several.
 
     Attributes
     ----------
@@ -165,22 +169,29 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         ids : int32 ndarray of shape (n_samples, max_length_)
             As :meth:`transform` returns them.
         """
+        for name in ("min_df", "max_features", "max_length"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or (isinstance(value, Integral) and value < 1):
+                raise ValueError(
+                    f"{name}={value!r} is no count; pass an integer >= 1"
+                    f"{', or a share of the texts as a float' if name == 'min_df' else ''}."
+                )
         words = self._split(X)
-        self._pieces = None
         if self.subword is None:
-            self.vocabulary_ = self._count(words)
+            pieces, vocabulary = None, self._count(words)
         else:
-            self._pieces = self._learn_pieces(words)
-            vocabulary = self._pieces.get_vocab()
-            ordered = sorted((i, t) for t, i in vocabulary.items() if i >= _N_SPECIAL)
-            self.vocabulary_ = {token: i for i, token in ordered}
-        if not self.vocabulary_:
+            pieces = self._learn_pieces(words)
+            ordered = sorted((i, t) for t, i in pieces.get_vocab().items() if i >= _N_SPECIAL)
+            vocabulary = {token: i for i, token in ordered}
+        if not vocabulary:
             raise ValueError(
                 f"no token is left of {len(words)} texts; lower min_df (now {self.min_df!r}), or "
                 "check token_pattern and the texts."
             )
-        rows = self._number(words)
+        rows = _number(words, vocabulary, pieces)
         longest = max(1, *map(len, rows))
+        # Nothing is kept of a fit that fails.
+        self.vocabulary_, self._pieces = vocabulary, pieces
         self.max_length_ = longest if self.max_length is None else min(longest, self.max_length)
         return self._padded(rows)
 
@@ -204,7 +215,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
             message says where.
         """
         check_is_fitted(self)
-        return self._padded(self._number(self._split(X)))
+        return self._padded(_number(self._split(X), self.vocabulary_, self._pieces))
 
     def inverse_transform(self, X):
         """Tokens of rows of ids.
@@ -217,7 +228,9 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         Returns
         -------
         tokens : list of list of str
-            Without padding; unknown tokens are written "[UNK]".
+            Without padding; unknown tokens are written "[UNK]". Pieces have the marks of their
+            library: "bpe" ends the last piece of a word with "</w>", "wordpiece" starts all but the
+            first with "##".
 
         Raises
         ------
@@ -256,13 +269,11 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         if self.lowercase:
             texts = map(str.lower, texts)
         if self.tokenizer is not None:
-            words = [_checked_tokens(self.tokenizer(text), row) for row, text in enumerate(texts)]
+            words = (_checked_tokens(self.tokenizer(text), row) for row, text in enumerate(texts))
         else:
             split = _split if self.token_pattern is None else _compiled(self.token_pattern).findall
-            words = list(map(split, texts))
-        if self.subword is None:
-            return words
-        return [[_HALF.sub("\ufffd", token) for token in row] for row in words]
+            words = map(split, texts)
+        return [list(filter(None, row)) for row in words]
 
     def _count(self, words):
         """Ids of the tokens that min_df and max_features leave, the most frequent first."""
@@ -286,12 +297,13 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
                 f"min_df is the count of a merged pair for subword={self.subword!r}; got the share "
                 f"{self.min_df!r}, pass an integer."
             )
-        distinct = set().union(*words)
+        parts = {word: _parts(word) for word in set().union(*words)}
+        distinct = set(itertools.chain.from_iterable(parts.values()))
         # The end of a word is marked, or the start: "un" in "unseen" is not the word "un".
         if self.subword == "bpe":
             model = models.BPE(unk_token=_SPECIAL[UNKNOWN], end_of_word_suffix="</w>")
             learn, mark = trainers.BpeTrainer, {"end_of_word_suffix": "</w>"}
-            marked = {word[-1:] + "</w>" for word in distinct if word}
+            marked = {word[-1:] + "</w>" for word in distinct}
         else:
             model = models.WordPiece(unk_token=_SPECIAL[UNKNOWN])
             learn, mark = trainers.WordPieceTrainer, {}
@@ -306,7 +318,8 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
             **mark,
         )
         pieces = Tokenizer(model)
-        pieces.train_from_iterator(words, trainer)
+        split = ([part for word in row for part in parts[word]] for row in words)
+        pieces.train_from_iterator(split, trainer)
         # Every letter is a piece, marked and unmarked, whatever was asked for.
         n_pieces = pieces.get_vocab_size() - _N_SPECIAL
         if self.max_features is not None and n_pieces > self.max_features:
@@ -318,14 +331,6 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         state = json.loads(pieces.to_str())
         state["added_tokens"] = []  # from now on they are pieces as others
         return Tokenizer.from_str(json.dumps(state))
-
-    def _number(self, words):
-        """Lists of ids, not yet cut or padded."""
-        if self._pieces is None:
-            get = self.vocabulary_.get
-            return [[get(token, UNKNOWN) for token in row] for row in words]
-        known = {word: self._pieces.encode(word).ids for word in set().union(*words)}
-        return [[i for word in row for i in known[word]] for row in words]
 
     def _padded(self, rows):
         ids = np.zeros((len(rows), self.max_length_), dtype=np.int32)
@@ -341,10 +346,30 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         return tags
 
 
+def _parts(word):
+    """What the `tokenizers` library takes for a word: valid UTF-8, of no great length."""
+    word = _HALF.sub("\ufffd", word)
+    return [word[i : i + _LONGEST_WORD] for i in range(0, len(word), _LONGEST_WORD)]
+
+
+def _number(words, vocabulary, pieces):
+    """Lists of ids, not yet cut or padded."""
+    if pieces is None:
+        get = vocabulary.get
+        return [[get(token, UNKNOWN) for token in row] for row in words]
+    known = {
+        word: [i for part in _parts(word) for i in pieces.encode(part).ids]
+        for word in set().union(*words)
+    }
+    return [[i for word in row for i in known[word]] for row in words]
+
+
 def _default_pattern(marks=""):
     """Words, "'s", and every other sign, each with the marks that belong to it."""
     word = rf"[\w{marks}]+"
-    sign = rf"[^\w\s](?:[{marks}]|(?<=\u200d)[^\w\s])*" if marks else r"[^\w\s]"
+    sign = r"[^\w\s]"
+    if marks:  # two regional indicators are a flag
+        sign = rf"[\U0001f1e6-\U0001f1ff]{{2}}|{sign}(?:[{marks}]|(?<=\u200d)[^\w\s])*"
     return re.compile(rf"{word}(?:['’-]{word})*|['’]{word}|{sign}")
 
 
@@ -356,10 +381,10 @@ def _unicode():
     """The default pattern with the marks of Unicode, which `re` has no name for.
 
     They are combining marks and variation selectors (categories Mn, Mc, Me), the zero-width joiner
-    and non-joiner, and the skin tones of emoji.
+    and non-joiner, the skin tones of emoji, and the tags that follow a flag.
     """
     marks = [code for code in range(0x110000) if unicodedata.category(chr(code))[0] == "M"]
-    marks = sorted([*marks, 0x200C, 0x200D, *range(0x1F3FB, 0x1F400)])
+    marks = sorted([*marks, 0x200C, 0x200D, *range(0x1F3FB, 0x1F400), *range(0xE0020, 0xE0080)])
     # Ranges, since `re` looks through characters beyond U+FFFF one after the other.
     groups = itertools.groupby(enumerate(marks), key=lambda pair: pair[1] - pair[0])
     runs = ([chr(code) for _, code in group] for _, group in groups)
@@ -402,7 +427,7 @@ def _checked_tokens(tokens, row):
             raise ValueError(
                 f"{wanted} {token!r:.60}, of type {type(token).__name__}, as token {place}."
             )
-    return tokens
+    return list(map(str.__str__, tokens))  # what is a str and more, such as numpy's, as a plain one
 
 
 def _checked_texts(X):

@@ -144,9 +144,21 @@ def test_sst2_text_is_taken_literally(tmp_path):
     assert fetch_sst2(file, "dev", normalize_brackets=False)[0][2] == "-lrb- or -rrb- , -lrb-s"
 
 
-def test_an_unknown_subset_is_named():
-    with pytest.raises(ValueError, match="subset must be 'train', 'dev' or 'test', got 'valid'"):
-        fetch_sst2(subset="valid")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"subset": "valid"}, "subset must be 'train', 'dev' or 'test', got 'valid'"),
+        ({"subset": np.array(["dev", "test"])}, r"subset must be .*, got array\(\['dev', 'test'\]"),
+        ({"subset": ["dev"]}, r"subset must be .*, got \['dev'\]"),
+        ({"subset": None}, "subset must be .*, got None"),
+        ({"normalize_brackets": "no"}, "normalize_brackets must be True or False, got 'no'"),
+        ({"normalize_brackets": None}, "normalize_brackets must be True or False, got None"),
+    ],
+)
+def test_settings_of_sst2_that_cannot_be_are_refused(tmp_path, settings, message):
+    write(tmp_path, "sentence\tlabel\nfine\t1\n", "dev.tsv")
+    with pytest.raises(ValueError, match=message):
+        fetch_sst2(tmp_path, **({"subset": "dev"} | settings))
 
 
 # ---- New York -------------------------------------------------------------------------------

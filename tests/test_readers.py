@@ -138,6 +138,7 @@ def test_damaged_and_foreign_archives_are_refused(tmp_path):
         ("sentence\tlabel\nfine\t1\n\nfine\t2\n", r"line 4: .*label 0 or 1, found 'fine\\t2'"),
         ("sentence\tlabel\nfine 1\n", "line 2: expected a sentence, one tab and the label"),
         ("sentence\tlabel\nfine\tfilm\t1\n", "line 2: expected a sentence, one tab"),
+        ("sentence\tlabel\nfine\t1\n \t1\n", r"line 3: expected a sentence, one .*found ' \\t1'"),
     ],
 )
 def test_a_file_that_is_not_sst2_is_refused(tmp_path, text, message):

@@ -61,7 +61,7 @@ def test_ids_follow_the_text_and_the_most_frequent_token_comes_first():
         {"token_pattern": r"(?u)\b\w\w+\b"},
         {"token_pattern": r"(\w)\w*"},
         {"tokenizer": str.split},
-        {"tokenizer": lambda text: text.split(",")},
+        {"tokenizer": lambda text: text.rstrip(",").split(",") if text else []},
     ],
 )
 def test_the_vocabulary_is_that_of_count_vectorizer(settings):
@@ -115,6 +115,8 @@ def test_ten_thousand_words_take_no_time():
         ("ภาพยนตร์ ที่ดี", ["ภาพยนตร์", "ที่ดี"]),
         ("\U0001e900\U0001e944\U0001e901", ["\U0001e922\U0001e944\U0001e923"]),  # beyond U+FFFF
         ("❤\ufe0fgreat👍🏽👍", ["❤\ufe0f", "great", "👍🏽", "👍"]),
+        ("🇩🇪🇫🇷 a🇩", ["🇩🇪", "🇫🇷", "a", "🇩"]),  # flags are two letters
+        ("🏴\U000e0067\U000e0062\U000e007f🏴", ["🏴\U000e0067\U000e0062\U000e007f", "🏴"]),
         ("👩\u200d👩\u200d👧👩 🏃\u200d♂\ufe0f", ["👩\u200d👩\u200d👧", "👩", "🏃\u200d♂\ufe0f"]),
     ],
 )
@@ -222,6 +224,10 @@ def test_what_is_no_text_is_refused(X, message):
         ({"min_df": 0.5, "subword": "bpe"}, "count of a merged pair"),
         ({"max_length": 0}, "max_length"),
         ({"min_df": 1.5}, "min_df"),
+        ({"min_df": 0}, "min_df=0 is no count; pass an integer >= 1, or a share of the texts"),
+        ({"min_df": True}, "min_df=True is no count; pass an integer >= 1, or a share"),
+        ({"max_features": True}, "max_features=True is no count; pass an integer >= 1"),
+        ({"max_length": True}, r"max_length=True is no count; pass an integer >= 1\."),
         ({"subword": "unigram"}, "subword"),
         ({"tokenizer": 3}, "tokenizer"),
     ],
@@ -239,6 +245,37 @@ def test_a_tokenizer_may_give_any_sequence_of_str(form, subword):
     texts = TEXTS[:-1]  # an empty array holds numbers
     np.testing.assert_array_equal(made.fit_transform(texts), words.fit_transform(texts))
     np.testing.assert_array_equal(clone(made).fit(texts).transform(TEXTS), words.transform(TEXTS))
+
+
+@pytest.mark.parametrize("subword", [None, "bpe", "wordpiece"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"token_pattern": r"\w*"},
+        {"token_pattern": r"(\w*)[ !]?"},
+        {"tokenizer": lambda text: re.split("[ !]", text)},
+    ],
+)
+def test_empty_tokens_are_none(settings, subword):
+    vectorizer = SequenceVectorizer(**settings, subword=subword).fit(["fine  fine film!", "film"])
+    plain = SequenceVectorizer(tokenizer=str.split, subword=subword).fit(["fine fine film", "film"])
+    assert vectorizer.vocabulary_ == plain.vocabulary_
+    expected = plain.transform(["film film", "", "", "fine film"])
+    ids = vectorizer.transform(["film  film!", "", "!!", "fine film"])
+    np.testing.assert_array_equal(ids, expected)
+
+
+def test_the_vocabulary_holds_plain_strings():
+    class Word(str):
+        """A str and more."""
+
+        def __str__(self):
+            return "other"
+
+    for kind in (np.str_, Word):
+        vectorizer = SequenceVectorizer(tokenizer=lambda text, kind=kind: map(kind, text.split()))
+        assert vectorizer.fit(TEXTS).vocabulary_.keys() == set(" ".join(TEXTS).lower().split())
+        assert {type(token) for token in vectorizer.vocabulary_} == {str}
 
 
 BAD_TOKENS = [
@@ -300,68 +337,30 @@ def test_what_are_no_ids_is_not_spelled(X, message):
         SequenceVectorizer().fit(TEXTS).inverse_transform(X)
 
 
-# -- subwords --------------------------------------------------------------------------------------
+# -- fitted state ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("subword", ["bpe", "wordpiece"])
-def test_pieces_spell_unseen_words(subword):
-    texts = [
-        "low lower lowest",
-        "new newer newest",
-        "slow slower",
-        "wide wider widest",
-        "new " * 30,
-    ] * 3
-    vectorizer = SequenceVectorizer(subword=subword, max_features=40).fit(texts)
-    assert len(vectorizer.vocabulary_) <= 40
-    assert sorted(vectorizer.vocabulary_.values()) == list(
-        range(2, 2 + len(vectorizer.vocabulary_))
-    )
-    text = "slowest newest widest"
-    pieces = vectorizer.inverse_transform(vectorizer.transform([text]))[0]
-    ends = {"bpe": ("</w>", " "), "wordpiece": ("##", "")}[subword]
-    spelled = "".join(pieces).replace(*ends).strip()
-    assert spelled.replace(" ", "") == "slowestnewestwidest"
-    assert len(pieces) < len(text) / 2, "pieces, not letters"
-    word = SequenceVectorizer().fit(texts)
-    assert (word.transform([text])[0] == 1).any() and (vectorizer.transform([text]) != 1).all()
-    for _ in range(5):
-        again = SequenceVectorizer(subword=subword, max_features=40).fit(texts)
-        assert again.vocabulary_ == vectorizer.vocabulary_
-    assert (vectorizer.transform(["z"])[0] == 1).sum() == 1
+FAILING = [
+    ({"min_df": 50, "subword": None}, TEXTS),
+    ({"max_features": 1, "subword": "wordpiece"}, TEXTS),
+    ({"min_df": 0.5, "subword": "bpe"}, TEXTS),
+    ({"token_pattern": "("}, TEXTS),
+    ({}, ["film", None]),
+    ({}, [""]),
+]
 
 
-@pytest.mark.parametrize("subword", ["bpe", "wordpiece"])
-def test_lone_halves_of_a_surrogate_pair_are_one_letter(subword):
-    vectorizer = SequenceVectorizer(subword=subword).fit(["a\ud800b film", "film"])
-    assert "�" in "".join(vectorizer.vocabulary_) and "\ud800" not in "".join(
-        vectorizer.vocabulary_
-    )
-    ids = vectorizer.transform(["a\ud800b", "a\udfffb", "a�b"])
-    np.testing.assert_array_equal(ids, ids[[0, 0, 0]])
-    assert (ids[:, 0] > 1).all()
-    odd = SequenceVectorizer(subword=subword).fit(TEXTS).transform(["\ud800 film"])
-    assert odd[0, 0] == 1
-
-
-@pytest.mark.parametrize(("subword", "n_pieces"), [("bpe", 6 + 3), ("wordpiece", 6 + 5)])
-def test_fewer_pieces_than_letters_are_refused(subword, n_pieces):
-    """Letters f, i, l, m, d, o; at an end m, d and o, not at a start i, l, m, o and d."""
-    texts = ["film film", "do od"]
-    enough = SequenceVectorizer(subword=subword, max_features=n_pieces).fit(texts)
-    assert len(enough.vocabulary_) == n_pieces
-    message = (
-        rf"max_features={n_pieces - 1} is less than the {n_pieces} pieces.*set it to {n_pieces}"
-    )
-    with pytest.raises(ValueError, match=message):
-        enough.set_params(max_features=n_pieces - 1).fit(texts)
-    assert len(SequenceVectorizer(max_features=2).fit(texts).vocabulary_) == 2
-
-
-def test_subwords_without_the_library_say_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ImportError, match=r"pip install sklearn_restrans\[text\]"):
-        SequenceVectorizer(subword="bpe").fit(TEXTS)
+@pytest.mark.parametrize("subword", [None, "bpe", "wordpiece"])
+@pytest.mark.parametrize(("settings", "texts"), FAILING)
+def test_a_fit_that_fails_changes_nothing(settings, texts, subword):
+    vectorizer = SequenceVectorizer(subword=subword).fit(TEXTS)
+    expected, before = vectorizer.transform(TEXTS), vectorizer.get_params()
+    spelled = vectorizer.inverse_transform(expected)
+    with pytest.raises(ValueError):
+        vectorizer.set_params(**settings).fit(texts)
+    vectorizer.set_params(**before)
+    np.testing.assert_array_equal(vectorizer.transform(TEXTS), expected)
+    assert vectorizer.inverse_transform(expected) == spelled
 
 
 @pytest.mark.parametrize("subword", [None, "bpe", "wordpiece"])

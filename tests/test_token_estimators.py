@@ -14,6 +14,7 @@ from sklearn_restrans import (
     ResidualTransformerClassifier,
     ResidualTransformerClassifierCV,
     ResidualTransformerRegressor,
+    SequenceView,
     conditioning,
 )
 
@@ -114,8 +115,110 @@ def test_longer_texts_than_fit_saw_are_refused(estimator):
     assert len(model.predict(np.full((1, 8), 3))) == 1  # up to the next padded length
     with pytest.raises(ValueError, match=r"row 1 of X has 9 tokens, but .* rows of 7 .* up to 8;"):
         model.predict(np.pad(np.full((2, 9), 3), ((0, 0), (0, 5))) * [[0], [1]])
-    with pytest.raises(ValueError, match="window=3 is for 2-D rows in time order"):
-        clone(model).set_params(window=3).fit(*toy(estimator))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_token_ids_are_no_rows_in_time_order(estimator):
+    ids, y = toy(estimator)
+    model = estimator(**SMALL, embedding="token")
+    remedy = "are for 2-D rows in time order; token ids have none: set window=None, dilation=1"
+    with pytest.raises(ValueError, match=rf"window=3, dilation=1 .*{remedy}"):
+        clone(model).set_params(window=3).fit(ids, y)
+    with pytest.raises(ValueError, match=rf"window=None, dilation=3 .*{remedy}"):
+        clone(model).set_params(dilation=3).fit(ids, y)
+    with pytest.raises(ValueError, match=rf"{remedy}, and pass no segments"):
+        clone(model).fit(ids, y, segments=np.arange(90))
+    with pytest.raises(ValueError, match=rf"{remedy}, and pass no segments"):
+        model.fit(ids, y).predict(ids, segments=np.arange(90))
+
+
+TEXTS = [
+    ["a fine film"] * 90,
+    "a fine film",
+    np.array(["a fine film"] * 90),
+    pd.Series(["a fine film"] * 90),
+    pd.Series(["a fine film"] * 90, dtype="string"),
+    pd.DataFrame({"text": ["a fine film"] * 90, "stars": 3.0}),
+    pd.DataFrame({"text": ["a fine film"] * 90}, dtype="category"),
+    pl.Series(["a fine film"] * 90),
+    pl.DataFrame({"text": ["a fine film"] * 90}),
+    np.full((90, 4), "film", dtype=object),
+    np.full((90, 4, 2), "film"),
+]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("X", TEXTS)
+def test_texts_are_sent_through_the_vectorizer(estimator, X):
+    message = (
+        "X holds text where numbers are expected: could not convert string to float: .*; "
+        "texts go through SequenceVectorizer to an estimator with embedding='token'"
+    )
+    y = toy(estimator)[1]
+    model = estimator(**SMALL)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        clone(model).set_params(window=2).fit(X, y)
+    names = getattr(X, "columns", ["text"])
+    numbers = {name: np.random.default_rng(0).standard_normal(90) for name in names}
+    model.fit(pd.DataFrame(numbers) if hasattr(X, "columns") else numbers["text"][:, None], y)
+    with pytest.raises(ValueError, match=message):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_mask_is_not_lost(estimator):
+    ids, y = toy(estimator)
+    masked = np.ma.masked_equal(ids, 2)
+    model = estimator(**SMALL, embedding="token")
+    n = masked.mask.sum()
+    with pytest.raises(ValueError, match=rf"X is an array with {n} masked .* pass X.filled\(0\)"):
+        model.fit(masked, y)
+    plain = np.ma.array(ids)
+    expected = outputs(model.fit(plain, y), ids)  # nothing is masked
+    np.testing.assert_array_equal(outputs(model, plain), expected)
+    with pytest.raises(ValueError, match=r"pass X.filled\(0\), where 0 is padding"):
+        model.predict(masked)
+    vectors = np.random.default_rng(0).standard_normal((12, 8))
+    with pytest.raises(ValueError, match=r"embedding is an array with \d+ masked entries"):
+        clone(model).set_params(embedding=np.ma.masked_greater(vectors, 1)).fit(ids, y)
+    model = estimator(**SMALL)
+    table = masked.astype(float)
+    cubes = np.ma.stack([table, table], axis=2)
+    for X in (table, cubes, SequenceView(table, np.arange(90), 3)):
+        with pytest.raises(ValueError, match=r"masked .* X.astype\(float\).filled\(np.nan\)"):
+            model.fit(X, y)
+    assert np.isfinite(outputs(model.fit(masked.astype(float).filled(np.nan), y), ids)).all()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_columns_of_a_frame_keep_their_names_and_order(estimator, frame):
+    ids, y = toy(estimator)
+    named = pd.DataFrame(ids, columns=list("abcdefg"))
+    X = frame(named if frame is pd.DataFrame else {name: named[name] for name in named})
+    model = estimator(**SMALL, embedding="token").fit(X, y)
+    assert model.feature_names_in_.tolist() == list("abcdefg") and model.n_features_in_ == 7
+    expected = outputs(model, ids)  # without names
+    np.testing.assert_array_equal(outputs(model, X), expected)
+    np.testing.assert_array_equal(outputs(model, named.assign(h=0)), expected)
+    np.testing.assert_array_equal(
+        outputs(model, X[["a", "b", "c"]]), outputs(model, ids[:, :3]), err_msg="fewer columns"
+    )
+    message = r"column 1 of X is 'c', but .* was fitted on 'b' there; pass the same columns"
+    with pytest.raises(ValueError, match=message):
+        model.predict(X[["a", "c", "b"]])
+    with pytest.raises(ValueError, match=message):
+        clone(model).fit(X, y, X_val=X[["a", "c"]], y_val=y)
+    assert not hasattr(model.fit(ids, y), "feature_names_in_")
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.longdouble])
+def test_ids_may_be_floats_of_any_width(estimator, dtype):
+    model, ids, _ = fitted(estimator)
+    np.testing.assert_array_equal(outputs(model, ids.astype(dtype)), outputs(model, ids))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -151,11 +254,14 @@ def test_pretrained_vectors_are_where_training_starts(estimator, seed):
         np.ndarray.tolist,
         lambda vectors: vectors.astype(object),
         lambda vectors: torch.nn.Parameter(torch.as_tensor(vectors)),
+        lambda vectors: torch.as_tensor(vectors, dtype=torch.bfloat16),
+        lambda vectors: torch.nn.Embedding.from_pretrained(torch.as_tensor(vectors)),
+        lambda vectors: vectors.astype(np.float16),
     ],
 )
 def test_pretrained_vectors_come_in_any_form(form):
     ids, y = toy(ResidualTransformerClassifier)
-    vectors = np.random.default_rng(0).standard_normal((12, 8))
+    vectors = np.random.default_rng(0).integers(-9, 10, (12, 8)) / 8  # exact in 8 bits too
     model = ResidualTransformerClassifier(**SMALL, embedding=vectors).fit(ids, y)
     again = clone(model).set_params(embedding=form(vectors)).fit(ids, y)
     np.testing.assert_array_equal(outputs(again, ids), outputs(model, ids))
@@ -176,6 +282,7 @@ NO_NUMBERS = "embedding cannot be read as an array of numbers: "
         (np.zeros((1, 8)), r"embedding has shape \(1, 8\).* rows for 0 \(padding\) and 1"),
         (np.full((12, 8), np.nan), r"embedding\[0, 0\] is nan; every vector must be finite"),
         ([[0.0] * 8, [0.0] * 7 + [np.inf]], r"embedding\[1, 7\] is inf"),
+        (np.full((12, 8), -1e30), r"embedding\[0, 0\] is -1e\+30; .*scale them below 16,777,216"),
         (np.zeros((12, 8), complex), NO_NUMBERS + "its type is complex128"),
         (np.full((12, 8), "0.5"), NO_NUMBERS + "its type is <U3"),
         (pd.DataFrame(np.zeros((12, 7))).assign(word="a"), NO_NUMBERS + "could not convert string"),
@@ -218,12 +325,26 @@ def test_every_option_works_on_tokens(estimator, settings):
 def test_warm_start_goes_on_with_the_vocabulary_it_has(estimator):
     model, ids, y = fitted(estimator, warm_start=True)
     before = model.net_.module_.W_in.detach().clone()
-    model.fit(np.where(ids == 8, 20, ids)[:40, :3], y[:40])
+    with pytest.warns(UserWarning, match="below 9: 1 ids of X, such as 20, are taken for unknown"):
+        model.fit(np.where(ids == 8, 20, ids)[:40, :3], y[:40])
     after = model.net_.module_.W_in.detach()
     assert model.n_iter_ == 6 and after.shape == before.shape
     assert not torch.equal(after[1], before[1]), "20 is unknown, and was trained as such"
     with pytest.raises(ValueError, match="cannot change embedding from 'token' to 'auto'"):
         model.set_params(embedding="auto").fit(ids, y)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_warm_start_learns_ids_that_only_the_second_fit_sees(estimator):
+    first, second = np.tile([[2], [9]], (10, 1)), np.tile([[5], [6]], (10, 1))
+    y = [1, 0] * 10
+    settings = {"embedding": "token", "d_model": 8, "max_iter": 30, "random_state": 0}
+    model = estimator(warm_start=True, **settings).fit(first, y)
+    kept = outputs(model, second)
+    with pytest.raises(ValueError, match="None"):
+        model.fit(second, None)
+    np.testing.assert_array_equal(outputs(model, second), kept)  # a fit that fails teaches none
+    assert model.fit(second, y).score(second, y) > 0.9
 
 
 def test_beta_is_chosen_on_tokens_too():
@@ -242,3 +363,7 @@ def test_the_width_of_x_in_fit_changes_no_bit_either(estimator, seed):
     narrow = estimator(**settings).fit(ids, y)
     wide = estimator(**settings).fit(np.pad(ids, ((0, 0), (0, 13))), y)
     np.testing.assert_array_equal(outputs(narrow, ids), outputs(wide, ids))
+    # Measured on the same sequences: how many is told by their tokens, not by their padding.
+    wider = estimator(**settings).fit(np.pad(ids, ((0, 0), (0, 300))), y)
+    expected = narrow.conditioning_.to_frame()
+    pd.testing.assert_frame_equal(wider.conditioning_.to_frame(), expected, rtol=1e-6)
