@@ -28,20 +28,33 @@ def _horizons(horizon):
     return [int(h) for h in steps]
 
 
+def _finest(index):
+    """Stamps in nanoseconds, where they can be: half a step may be finer than their own unit."""
+    if not isinstance(index, pd.DatetimeIndex):
+        return pd.Index(index.to_numpy(np.int64))
+    try:
+        return index.as_unit("ns")
+    except pd.errors.OutOfBoundsDatetime:  # before 1678 or after 2262
+        return index
+
+
 def _step_of(index, freq=None):
-    """Step of a sorted index of stamps or row numbers, and half of it: how far off a row may be.
+    """Step of sorted stamps or row numbers, and half of it: how far off a row may be.
 
     None takes the regular frequency of the index, or else the median distance between its rows.
     """
+    regular = getattr(index, "freq", None)
+    index = _finest(index)
     if not isinstance(index, pd.DatetimeIndex):
-        spacing = float(np.median(np.diff(index.to_numpy())))
-        return spacing, spacing / 2
-    index = index.as_unit("ns")  # half a step may be finer than the unit of the stamps
-    spacing = pd.Timedelta(np.median(np.diff(index.asi8)), unit="ns")
+        spacing = _median(np.diff(index))
+        step = spacing if freq is None else freq
+        return step, min(step, spacing) // 2
+    spacing = pd.Timedelta(_median(np.diff(index.asi8)), unit=index.unit)
     if freq is None:
-        freq = pd.DatetimeIndex(index, freq="infer").freq
+        freq = regular or pd.DatetimeIndex(index, freq="infer").freq or spacing
     try:
-        step = spacing if freq is None else pd.tseries.frequencies.to_offset(freq)
+        freq = pd.Timedelta(freq) if isinstance(freq, np.timedelta64) else freq
+        step = pd.tseries.frequencies.to_offset(freq)
         later = (index + step - index).asi8
     except (TypeError, ValueError) as error:
         raise ValueError(
@@ -49,13 +62,27 @@ def _step_of(index, freq=None):
         ) from error
     if later.min() <= 0:
         raise ValueError(f"freq={freq!r} does not lead forward: pass a step longer than 0.")
-    return step, min(spacing, pd.Timedelta(np.median(later), unit="ns")) / 2
+    return step, min(spacing, pd.Timedelta(_median(later), unit=index.unit)) / 2
+
+
+def _median(distances):
+    """The median, as one of the distances themselves."""
+    return int(np.quantile(distances, 0.5, method="lower"))
+
+
+def _note_of(step):
+    """A step as plain text or number, from which `_step_of` makes it again; else as it is."""
+    name = getattr(step, "freqstr", step)
+    try:
+        plain = name is step or pd.tseries.frequencies.to_offset(name) == step
+    except ValueError:
+        plain = False
+    return name if plain else step
 
 
 def _rows_at(index, move, tolerance):
     """For every row the position of the one nearest to index + move, -1 without one."""
-    if isinstance(index, pd.DatetimeIndex):
-        index = index.as_unit("ns")
+    index = _finest(index)
     try:
         return index.get_indexer(index + move, method="nearest", tolerance=tolerance)
     except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
@@ -181,15 +208,18 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
         return series, X.ends, first
 
     def _learn_step(self, X, freq):
-        """Step of the index of a table and half of it, from the longest of its series."""
+        """Step of the index of a table, as ``freq`` tells or its rows, and half of it."""
         index, self._step = _time_index(X), None
         self._timed = isinstance(index, pd.DatetimeIndex)
         if index is None:
             return
-        first, n_rows = np.unique(_first_rows(index), return_counts=True)
-        longest = slice(first[n_rows.argmax()], first[n_rows.argmax()] + n_rows.max())
-        if n_rows.max() > 1:
-            self._step = _step_of(index[longest], freq if self._timed else None)
+        # Of several series, or of shuffled rows, the stamps that occur at all.
+        index = index if index.is_monotonic_increasing else index.sort_values()
+        index = index if index.is_unique else index.unique()
+        if isinstance(freq, Integral) == self._timed:
+            freq = None  # the index is another one than make_supervised had
+        if len(index) > 1:
+            self._step = _step_of(index, freq)
 
     def _index_of(self, X):
         """The index of a table where it tells time in the steps known from fit, else None."""
@@ -203,8 +233,9 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
             return rows - lag
         if not index.is_unique and np.array_equal(first, rows):
             raise ValueError(
-                "X holds several rows of one time stamp, as those of several series do: pass them "
-                "series by series, or as a SequenceView, which keeps the history of every row."
+                "X holds several rows of one time stamp, as several series sorted by time do, or "
+                "an hour that the end of summer time repeats: pass them series by series, stamps "
+                "with their time zone, or a SequenceView, which keeps the history of every row."
             )
         step, tolerance = self._step
         found = np.full(len(index), -1)

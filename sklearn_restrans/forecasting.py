@@ -16,6 +16,8 @@ from ._naive import (
     _as_list,
     _checked_period,
     _horizons,
+    _NaiveRegressor,
+    _note_of,
     _rows_at,
     _step_of,
 )
@@ -82,9 +84,9 @@ def make_supervised(
     y : Series (n_samples,) or DataFrame (n_samples, n_targets * n_horizons)
         Named ``"<target> t+<horizon>"``, horizons running fastest; a DataFrame if `target` or
         `horizon` is a list. ``y.attrs`` holds ``target`` and ``horizon`` (lists), ``freq`` (the
-        step of a DatetimeIndex, None where it is the median distance between rows), and
-        ``dropped``, the number of rows left out because there is no row at a target time
-        (``no_row``: a gap, or the end) or because the target there is NaN (``missing``).
+        step of the index, None where series have different ones), and ``dropped``, the number of
+        rows left out because there is no row at a target time (``no_row``: a gap, or the end) or
+        because the target there is NaN (``missing``).
 
     Raises
     ------
@@ -240,20 +242,20 @@ def _check_lengths(stretches, horizon, window, dilation):
 
 
 def _rows_ahead(index, stretches, horizons, freq):
-    """For every row and horizon the row of its target, -1 without one; and the step's name."""
+    """For every row and horizon the row of its target, -1 without one; and a note of the step."""
     if freq is not None and not isinstance(index, pd.DatetimeIndex):
         raise ValueError(f"freq={freq!r} needs a DatetimeIndex: leave it out, or set one.")
-    later, names = np.full((len(index), len(horizons)), -1), set()
+    later, notes = np.full((len(index), len(horizons)), -1), []
     for rows in stretches:
         part, here = index[rows], np.arange(rows.stop - rows.start)
         step, tolerance = _step_of(part, freq)
-        names.add(getattr(step, "freqstr", None))
+        notes.append(_note_of(step))
         for k, h in enumerate(horizons):
             nearest = _rows_at(part, h * step, tolerance)
             # A calendar step can be shorter than the tolerance (31 January + "MS"): never the row
             # itself.
             later[rows, k] = np.where(nearest > here, nearest + rows.start, -1)
-    return later, names.pop() if len(names) == 1 else None
+    return later, notes[0] if all(note == notes[0] for note in notes) else None
 
 
 def mean_absolute_scaled_error(y_true, y_pred, y_train, period=1):
@@ -468,7 +470,7 @@ def _check_fold(fold, train, test, reach, clock):
 
 def _forecast(estimator, X, y, train, test):
     fitted = clone(estimator).fit(_rows(X, train), _rows(y, train))
-    history = min(_history(fitted), test.start)
+    history = int(min(_history(fitted), test.start))
     forecast = fitted.predict(_rows(X, slice(test.start - history, test.stop)))
     return _columns(forecast[history:], f"the forecast of {type(estimator).__name__}")
 
@@ -481,5 +483,7 @@ def _history(estimator):
     # rows before a row that its prediction reads: sum of (window - 1) * dilation over nested steps
     estimator = getattr(estimator, "best_estimator_", estimator)
     nested = [part for part in estimator.get_params().values() if hasattr(part, "get_params")]
+    if any(isinstance(part, _NaiveRegressor) for part in (estimator, *nested)):
+        return np.inf  # they look back by the clock, however many rows that is
     windows = [(getattr(e, "window", 1), getattr(e, "dilation", 1)) for e in (estimator, *nested)]
     return sum((w - 1) * dilation for w, dilation in windows if isinstance(w, Integral))

@@ -166,7 +166,7 @@ class ConvergenceDisplay:
         return self
 
     def _draw_points(self, cv_results, quantity, x, ax):
-        values = np.asarray(_parameter(cv_results, x), dtype=float)
+        values = _parameter(cv_results, x)
         mean = _column(cv_results, f"mean_test_{quantity}")
         spread = _column(cv_results, f"std_test_{quantity}")
         order = np.argsort(values)
@@ -401,7 +401,7 @@ class BetaPathDisplay:
         known = [key.removeprefix("mean_") for key in cv_results if key.startswith("mean_")]
         usual = [name for name in ("train_loss", "test_score", "sigma_min_Z") if name in known]
         quantities = _check_quantities(quantities, usual, known)
-        beta = np.asarray(_parameter(cv_results, "residual_beta"), dtype=float)
+        beta = _parameter(cv_results, "residual_beta")
         columns = {(q, "mean"): np.asarray(cv_results[f"mean_{q}"], float) for q in quantities}
         table = pd.DataFrame(columns, index=pd.Index(beta, name="beta"))
         return cls(table.sort_index()).plot(ax)
@@ -491,4 +491,9 @@ def _parameter(cv_results, x):
     if len(found) != 1:
         names = [key.removeprefix("param_") for key in cv_results if key.startswith("param_")]
         raise ValueError(f"x={x!r} must name one of the searched parameters {names}.")
-    return cv_results[found[0]]
+    try:
+        return np.asarray(cv_results[found[0]], dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"x={x!r} took values that are no numbers: {list(cv_results[found[0]])!r:.80}."
+        ) from None

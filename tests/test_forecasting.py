@@ -30,7 +30,7 @@ def test_without_gaps_the_target_is_the_shifted_column(seed, horizon, index):
     assert y.attrs == {
         "target": ["T"],
         "horizon": [horizon],
-        "freq": "h" if index == "DatetimeIndex" else None,
+        "freq": "h" if index == "DatetimeIndex" else 1,
         "dropped": {"no_row": horizon, "missing": 0},
     }
 

@@ -16,6 +16,7 @@ from sklearn_restrans.forecasting import (
     CalendarFeatures,
     PersistenceRegressor,
     SeasonalNaiveRegressor,
+    backtest,
     make_supervised,
 )
 
@@ -130,8 +131,80 @@ def test_series_below_each_other_keep_to_their_own_past():
     table = X.iloc[by_time]
     expected = PersistenceRegressor("T").fit(view, y).predict(view)[by_time]
     np.testing.assert_array_equal(PersistenceRegressor("T").fit(X, y).predict(table), expected)
-    with pytest.raises(ValueError, match=r"several rows of one time stamp.*or as a SequenceView"):
+    with pytest.raises(ValueError, match=r"several rows of one time stamp.*or a SequenceView"):
         naive.predict(table)
+    with pytest.raises(ValueError, match=r"several rows of one time stamp.*or a SequenceView"):
+        naive.fit(table, y.iloc[by_time]).predict(table)
+
+
+def daily(n, freq, period):
+    """A course that repeats itself every ``period`` rows."""
+    index = pd.date_range("2024-01-03", periods=n, freq=freq)
+    return pd.DataFrame({"T": np.arange(float(n)) % period}, index=index)
+
+
+def test_the_step_is_that_of_the_targets_however_few_of_them_there_are():
+    """Two targets in three are missing, so rows of X lie three steps apart, and one is dropped."""
+    frame = daily(480, "h", 24)
+    frame.loc[np.arange(480) % 3 > 0, "T"] = np.nan
+    for table in (frame, frame.drop(frame.index[100]), frame.reset_index(drop=True)):
+        X, y = make_supervised(table, "T", 3)
+        error = SeasonalNaiveRegressor("T", period=24, horizon=3).fit(X, y).predict(X) - y
+        assert not error.iloc[24:].any()
+
+
+def test_backtests_reach_back_by_the_clock():
+    """A season of 24 steps of an hour is 144 rows of ten minutes."""
+    X, y = make_supervised(daily(600, "10min", 144), "T", 1, freq="1h")
+    scores = backtest(
+        SeasonalNaiveRegressor("T", period=24), X, y, TimeSeriesSplit(3, gap=6, test_size=60)
+    )
+    assert not scores["MAE"].any()
+
+
+def test_the_order_of_rows_in_fit_does_not_matter(seed):
+    frame = daily(400, "h", 24)
+    y = (frame["T"] + 1) % 24
+    mixed = np.random.default_rng(seed).permutation(400)[:300]
+    naive = SeasonalNaiveRegressor("T", period=24).fit(frame.iloc[mixed], y.iloc[mixed])
+    np.testing.assert_array_equal(naive.predict(frame)[23:], y[23:])
+
+
+# pandas applies such offsets row by row, and says so
+@pytest.mark.filterwarnings("ignore::pandas.errors.PerformanceWarning")
+@pytest.mark.parametrize(
+    "freq",
+    [
+        pd.DateOffset(months=1),
+        pd.offsets.CustomBusinessDay(holidays=["2024-01-05"]),
+        pd.offsets.BusinessHour(start="08:00"),
+        np.timedelta64(1, "h"),
+    ],
+)
+def test_steps_without_a_name_of_their_own(freq):
+    index = "h" if isinstance(freq, np.timedelta64) else freq
+    X, y = make_supervised(daily(60, index, 12), "T", 1, freq=freq)
+    error = SeasonalNaiveRegressor("T", period=12).fit(X, y).predict(X) - y
+    assert not error.iloc[11:].any()
+    backtest(SeasonalNaiveRegressor("T", period=12), X, y, TimeSeriesSplit(2))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.date_range("1500", periods=50, freq="YS"),  # no nanoseconds reach so far
+        np.arange(50) + 10**16,
+        pd.Index(range(50), dtype="Int64"),
+        pd.RangeIndex(7, 107, 2),
+    ],
+)
+def test_indices_far_from_the_usual(index):
+    frame = daily(50, "h", 5).set_axis(index)
+    kept = frame.drop(frame.index[[10, 31]])
+    y = (kept["T"] + 1) % 5
+    naive = SeasonalNaiveRegressor("T", period=5).fit(kept, y)
+    error = naive.predict(kept) - y
+    assert error.iloc[4:].ne(0).sum() == 2, "only the rows whose own season was dropped"
 
 
 def test_a_season_beyond_all_time_is_persistence():

@@ -21,6 +21,9 @@ from sklearn_restrans import (
 )
 
 
+NAMES = ("test_score", "test_rate", "test_sigma_min")
+
+
 @pytest.fixture(autouse=True)
 def close_figures():
     yield
@@ -201,3 +204,11 @@ def test_another_search_is_drawn_by_what_its_results_hold(data):
     np.testing.assert_array_equal(
         display.lines_[0].get_ydata(), search.cv_results_["mean_test_score"][::-1]
     )
+
+
+@pytest.mark.parametrize("display", [BetaPathDisplay, ConvergenceDisplay, SpectrumDisplay])
+def test_betas_that_are_pairs_have_no_axis(display):
+    results = {"param_residual_beta": [0, (0, 1)]}
+    results |= {f"{of}_{name}": [0.0, 1.0] for of in ("mean", "std") for name in NAMES}
+    with pytest.raises(ValueError, match=r"x='residual_beta' took values that are no numbers: \[0"):
+        display.from_cv_results(results)
