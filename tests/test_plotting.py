@@ -20,7 +20,6 @@ from sklearn_restrans import (
     residual_beta_path,
 )
 
-
 NAMES = ("test_score", "test_rate", "test_sigma_min")
 
 
