@@ -139,7 +139,7 @@ for (top, *below), label in zip(axes.T, MODELS, strict=True):
     top.set(xlabel="layers", title=label, xticks=depths)
     below[0].set_title(f"{depths[-1]} layers before training")
     below[-1].set_xlabel("layer")
-axes[0, 0].set(ylabel="training error", ylim=(-0.02, None))
+axes[0, 0].set(ylabel="training error", ylim=(-0.02, 1))
 axes[0, 0].legend(title="beta")
 for ax, name in zip(axes[1:, 0], shown.values(), strict=True):
     ax.set_ylabel(name)
