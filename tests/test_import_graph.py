@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "convergence": {"_certificate", "_linearized", "theory"},
     "_inputs": {"_compat", "_data", "_views"},
     "_settings": {"_core", "_training", "_views"},
-    "_run": {"_core", "_descent", "_training", "conditioning"},
+    "_run": {"_core", "_descent", "_device", "_training", "conditioning"},
     "_base": {
         "_run",
         "_compat",
