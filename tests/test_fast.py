@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from coremodels import random_model
 from torch.utils.flop_counter import FlopCounterMode
 
 from sklearn_restrans import _core, _fast
@@ -41,19 +42,6 @@ def architecture(**changes):
     changes.setdefault("n_features", 1 if changes.get("embedding") == "feature" else 3)
     small = dict(n_tokens=T, n_outputs=2, d_model=4, d_ff=6, activation="gelu", learn_beta=True)
     return Architecture(**(small | changes))
-
-
-def random_model(arch, seed=0):
-    """A float64 model, every weight of it random: gains, biases and every beta too."""
-    generator = torch.Generator().manual_seed(seed)
-    model = ResidualTransformer(arch).double()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            weight.normal_(0.0, 0.6, generator=generator)
-            if name.endswith("gain"):
-                weight += 1.0
-        model.beta.uniform_(0.2, 1.5, generator=generator)
-    return model
 
 
 def random_input(arch, lead=None, seed=0):

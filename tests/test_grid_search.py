@@ -241,7 +241,7 @@ def test_a_candidate_that_is_none_leaves_the_others_alone():
     for name, value in bad.items():
         with pytest.warns(FitFailedWarning, match="2 fits failed"):
             with warnings.catch_warnings():
-                # as above
+                # scikit-learn's second warning, of the NaN score that the first explains
                 warnings.filterwarnings("ignore", "One or more of the test scores", UserWarning)
                 grid = {name: [value, 1 if name != "learning_rate_init" else 1e-3]}
                 search = StackedGridSearchCV(model, grid, cv=2).fit(X, y)
