@@ -1,6 +1,5 @@
 """Transformers with a residual coefficient beta, as scikit-learn estimators."""
 
-from ._training import DivergenceError
 from ._views import SequenceView
 from .beta_path import BetaPath, residual_beta_path
 from .classifier import ResidualTransformerClassifier
@@ -16,6 +15,7 @@ from .convergence import (
     suggest_residual_beta,
 )
 from .ensemble import SeedEnsembleClassifier, SeedEnsembleRegressor
+from .exceptions import DivergenceError
 from .inspection import channel_importance
 from .model_selection import (
     StackedGridSearchCV,

@@ -10,9 +10,10 @@ import torch
 from sklearn.base import clone
 
 from . import _constants, theory
-from ._constants import check_count, check_estimator, check_kernel_size
+from ._constants import check_estimator, check_kernel_size
 from ._descent import GradientDescent
 from ._device import torch_state
+from ._validation import check_integer
 
 # N c up to which the tangent kernel is measured at every step unless told otherwise: 0.1 s a step
 # at d_model = 32.
@@ -150,7 +151,7 @@ loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
     if tangent_kernel not in ("auto", True, False):
         raise ValueError(f"tangent_kernel must be 'auto', True or False, got {tangent_kernel!r}.")
     estimator = clone(estimator)
-    n_steps = check_count("n_steps", estimator.max_iter if n_steps is None else n_steps)
+    n_steps = check_integer("n_steps", estimator.max_iter if n_steps is None else n_steps)
     with torch_state(estimator.n_threads, None, torch.device("cpu")):
         objective, seed = estimator._objective(X, y, sample_weight)
         if tangent_kernel == "auto":

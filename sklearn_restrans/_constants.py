@@ -6,7 +6,6 @@ Phi is s/2 sum_i w_i ||F_i - Y_i||^2 with s = 2 / (N c) and weights w of mean 1.
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -168,13 +167,6 @@ def check_estimator(estimator, function, descent=True):
             f"{function} is about full-batch gradient descent, got solver={estimator.solver!r}: "
             "set solver='gd' and learning_rate_init='auto' (or a number)."
         )
-
-
-def check_count(name, value):
-    """An integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
-    return int(value)
 
 
 def check_kernel_size(objective, remedy):

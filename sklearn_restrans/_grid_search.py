@@ -13,7 +13,6 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import indexable
 
-from ._checks import check_splits
 from ._compat import (
     _check_method_params,
     _fit_context,
@@ -23,7 +22,8 @@ from ._compat import (
     _warn_or_raise_about_fit_failures,
 )
 from ._stacked import STACKABLE, fit_candidates, plan_stacks
-from ._training import DivergenceError
+from ._validation import check_splits
+from .exceptions import DivergenceError
 
 __all__ = ["StackedGridSearchCV"]
 

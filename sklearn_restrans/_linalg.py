@@ -7,13 +7,14 @@ matrix: its eigenvalues are their squares, so everything below sqrt(eps) sigma_m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg.lapack import dgeqrf
 from scipy.special import xlogy
+
+from ._validation import check_integer
 
 Array = npt.NDArray[Any]
 
@@ -58,8 +59,8 @@ class StreamingQR:
     """
 
     def __init__(self, n_columns: int, block_rows: int = BLOCK_ROWS) -> None:
-        self.n_columns = _positive_integer(n_columns, "n_columns")
-        block_rows = _positive_integer(block_rows, "block_rows")
+        self.n_columns = check_integer("n_columns", n_columns)
+        block_rows = check_integer("block_rows", block_rows)
         self.n_rows = 0
         # Rows [0, d) are R, rows [d, _filled) are waiting. Fortran order: LAPACK works in place.
         self._buffer = np.zeros((self.n_columns + block_rows, self.n_columns), order="F")
@@ -432,7 +433,7 @@ def lanczos_largest(
     >>> round(lanczos_largest(lambda v: A @ v, n=4, rng=0).value, 10)
     4.0
     """
-    n, n_iter = _positive_integer(n, "n"), _positive_integer(n_iter, "n_iter")
+    n, n_iter = check_integer("n", n), check_integer("n_iter", n_iter)
     q = np.random.default_rng(rng).standard_normal(n)
     q /= np.linalg.norm(q)
     basis = np.empty((min(n_iter, n), n))
@@ -471,12 +472,6 @@ def _relative(s: npt.ArrayLike) -> Array:
 def _plain(values: Array) -> Any:
     """Turn a 0-d array into the Python number it holds."""
     return values.item() if values.ndim == 0 else values
-
-
-def _positive_integer(value: Any, name: str) -> int:
-    if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
-    return int(value)
 
 
 def finite_real(values: Any, name: str, ndim: int) -> Array:

@@ -12,9 +12,10 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from . import theory
-from ._constants import check_count, check_estimator, check_kernel_size, kernel, residuals
+from ._constants import check_estimator, check_kernel_size, kernel, residuals
 from ._descent import GradientDescent, smooth_step
 from ._device import torch_state
+from ._validation import check_integer
 
 # Decades of loss within which two betas count as equal (theory.md 2b).
 _TIE = 0.1
@@ -161,7 +162,7 @@ def linearized_prediction(
     check_estimator(estimator, "linearized_prediction", descent=False)
     if stage not in ("final", "initial"):
         raise ValueError(f"stage must be 'final' or 'initial', got {stage!r}.")
-    n_steps = check_count("n_steps", n_steps)
+    n_steps = check_integer("n_steps", n_steps)
     _check_step(step)
     if stage == "final":
         check_is_fitted(estimator)
@@ -311,8 +312,8 @@ def suggest_residual_beta(
     betas = _check_betas(estimator, betas)
     if n_steps is None:
         n_steps = estimator.max_iter if method == "linearized" else _PILOT_STEPS
-    n_steps, n_seeds = check_count("n_steps", n_steps), check_count("n_seeds", n_seeds)
-    n_rows = None if n_rows is None else check_count("n_rows", n_rows)
+    n_steps, n_seeds = check_integer("n_steps", n_steps), check_integer("n_seeds", n_seeds)
+    n_rows = None if n_rows is None else check_integer("n_rows", n_rows)
     _check_step(step)
     estimator = clone(estimator).set_params(learning_rate_init="auto")
     estimator._check_step()  # what gradient descent needs beside its step

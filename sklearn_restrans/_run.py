@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from ._core import Architecture, ResidualTransformer
+from ._data import TrainingSet
 from ._descent import Objective, gradient_norm
 from ._device import one_blas_thread
-from ._training import DivergenceError, TrainingSet
 from .conditioning import Conditioning, LayerTrace
+from .exceptions import DivergenceError
 
 # Numbers of X and of the softmax matrices of a chunk of traces: 4 MB each in float64.
 _TRACED_NUMBERS = 500_000

@@ -17,12 +17,12 @@ from ._device import resolve_device, resolve_dtype, torch_state
 from ._fast import choose, forward
 from ._optimizer import PerCandidate, make_optimizer, make_schedule, take_step
 from ._training import (
-    DivergenceError,
     StopTraining,
     finish,
     measure_step,
     predict_chunk,
 )
+from .exceptions import DivergenceError
 
 # Parameters in which the candidates of a group may differ.
 STACKABLE = ("residual_beta", "random_state", "learning_rate_init", "weight_decay")

@@ -31,6 +31,7 @@ from ._data import TrainingSet, by_length, chunks
 from ._descent import GradientDescent, Objective, smooth_step
 from ._fast import at_length, fewest_sequences, forward, sequences_per_pass
 from ._optimizer import make_optimizer, make_schedule, take_step
+from .exceptions import DivergenceError
 
 
 def predict_chunk(arch):
@@ -52,29 +53,6 @@ def predict_chunks(arch, source):
 
 # Training rows on which the curvature is measured for the step "auto" of minibatch SGD.
 _AUTO_STEP_ROWS = 2_048
-
-
-class DivergenceError(FloatingPointError):
-    """Training left the finite numbers.
-
-    Parameters
-    ----------
-    message : str
-        What became infinite, when, and what to lower.
-
-    Examples
-    --------
-    >>> from sklearn_restrans import DivergenceError, ResidualTransformerRegressor
-    >>> model = ResidualTransformerRegressor(solver="sgd", learning_rate_init=1e6, random_state=0)
-    >>> try:
-    ...     model.fit([[0.0], [1.0], [3.0]], [0.0, 1.0, 2.0])
-    ... except DivergenceError as error:
-    ...     print("learning_rate_init" in str(error))
-    True
-    """
-
-    def __init__(self, message):
-        super().__init__(message)
 
 
 class StopTraining(Exception):

@@ -7,6 +7,8 @@ import numbers
 import numpy as np
 import pandas as pd
 
+from ._validation import check_integer
+
 
 class SequenceView:
     """Windows of one shared series, made only when they are looked at.
@@ -74,9 +76,8 @@ class SequenceView:
                 f"series must be 2-D (n_rows, n_features), got shape {tuple(series.shape)}; "
                 "reshape a single variable with series.reshape(-1, 1)."
             )
-        for name, value in (("window", window), ("dilation", dilation)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
+        self.window = check_integer("window", window)
+        self.dilation = check_integer("dilation", dilation)
         ends = np.asarray(ends)
         if ends.ndim != 1 or (ends.size and not np.issubdtype(ends.dtype, np.integer)):
             raise ValueError(
@@ -89,8 +90,6 @@ class SequenceView:
             )
         self.series, self.columns = series, columns
         self.ends = ends.astype(np.int64, copy=False)
-        self.window = int(window)
-        self.dilation = int(dilation)
         self.first = None if segments is None else _segment_starts(segments, len(series))
 
     @property

@@ -15,10 +15,10 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import indexable
 
-from ._checks import check_scorer, check_splits
 from ._compat import _check_sample_weight, _safe_indexing
 from ._stacked import fit_candidates, plan_stacks
-from ._training import DivergenceError
+from ._validation import check_integer, check_scorer, check_splits
+from .exceptions import DivergenceError
 from .regressor import ResidualTransformerRegressor
 
 __all__ = ["BetaPath", "residual_beta_path"]
@@ -229,8 +229,7 @@ def residual_beta_path(
     6
     """
     betas = _check_betas(betas)
-    if isinstance(n_seeds, bool) or not isinstance(n_seeds, Integral) or n_seeds < 1:
-        raise ValueError(f"n_seeds must be an integer >= 1, got {n_seeds!r}.")
+    n_seeds = check_integer("n_seeds", n_seeds)
     if stacked != "auto" and not isinstance(stacked, bool):
         raise ValueError(f"stacked must be 'auto', True or False, got {stacked!r}.")
     estimator = ResidualTransformerRegressor() if estimator is None else estimator

@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._compat import HasMethods, Interval, _fit_context
 from ._stacked import fit_candidates, plan_stacks
-from ._training import DivergenceError
 from .classifier import ResidualTransformerClassifier, _checked_labels
+from .exceptions import DivergenceError
 from .regressor import ResidualTransformerRegressor
 
 __all__ = ["SeedEnsembleClassifier", "SeedEnsembleRegressor"]

@@ -9,7 +9,6 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length
 
 from ._calendar import CalendarFeatures
-from ._checks import check_splits
 from ._naive import (
     PersistenceRegressor,
     SeasonalNaiveRegressor,
@@ -21,6 +20,7 @@ from ._naive import (
     _rows_at,
     _step_of,
 )
+from ._validation import check_splits
 from ._views import SequenceView, gaps, longest_step
 
 __all__ = [

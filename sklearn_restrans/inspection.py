@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
-from ._checks import check_scorer
 from ._compat import _safe_indexing
+from ._validation import check_integer, check_scorer
 
 __all__ = ["channel_importance"]
 
@@ -75,8 +75,7 @@ def channel_importance(
             "sklearn.inspection.permutation_importance."
         )
     for name, value, least in (("n_repeats", n_repeats, 1), ("max_samples", max_samples, 2)):
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+        check_integer(name, value, least)
     check_consistent_length(X, y)
     if len(y) == 1:
         raise ValueError("X holds one sequence: a channel is permuted among 2 or more; pass more.")

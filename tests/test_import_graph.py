@@ -17,33 +17,34 @@ PACKAGE = Path(sklearn_restrans.__file__).parent
 # Module -> the modules of the package it may import. No cycles, and only lines that are needed.
 MAY_IMPORT = {
     "_compat": set(),
-    "_checks": set(),
+    "_validation": set(),
+    "exceptions": set(),
     "_core": set(),
     "_fast": {"_core"},
     "_descent": {"_fast", "_linalg", "theory"},
     "_constants": {"_core", "theory"},
-    "_certificate": {"_constants", "_descent", "_device", "theory"},
-    "_linearized": {"_constants", "_descent", "_device", "theory"},
+    "_certificate": {"_constants", "_descent", "_device", "_validation", "theory"},
+    "_linearized": {"_constants", "_descent", "_device", "_validation", "theory"},
     "_optimizer": set(),
-    "_training": {"_core", "_data", "_descent", "_fast", "_optimizer"},
-    "_stacked": {"_core", "_device", "_fast", "_optimizer", "_training"},
-    "beta_path": {"_checks", "_compat", "_stacked", "_training", "plotting", "regressor"},
-    "ensemble": {"_compat", "_stacked", "_training", "classifier", "regressor"},
-    "inspection": {"_checks", "_compat"},
+    "_training": {"_core", "_data", "_descent", "_fast", "_optimizer", "exceptions"},
+    "_stacked": {"_core", "_device", "_fast", "_optimizer", "_training", "exceptions"},
+    "beta_path": {"_validation", "_compat", "_stacked", "exceptions", "plotting", "regressor"},
+    "ensemble": {"_compat", "_stacked", "exceptions", "classifier", "regressor"},
+    "inspection": {"_validation", "_compat"},
     "_beta_search": {"_compat", "beta_path"},
     "regressor_cv": {"_beta_search", "regressor"},
     "classifier_cv": {"_beta_search", "classifier"},
     "_device": set(),
-    "_views": set(),
+    "_views": {"_validation"},
     "_data": {"_views"},
-    "_linalg": set(),
+    "_linalg": {"_validation"},
     "_probe": {"_linalg"},
     "theory": {"_linalg"},
     "conditioning": {"_compat", "_linalg", "_probe"},
     "convergence": {"_certificate", "_linearized", "theory"},
     "_inputs": {"_compat", "_data", "_views"},
     "_settings": {"_core", "_training", "_views"},
-    "_run": {"_core", "_descent", "_device", "_training", "conditioning"},
+    "_run": {"_core", "_data", "_descent", "_device", "conditioning", "exceptions"},
     "_base": {
         "_run",
         "_compat",
@@ -60,11 +61,11 @@ MAY_IMPORT = {
     },
     "regressor": {"_base", "_compat", "_data"},
     "classifier": {"_base", "_compat"},
-    "_grid_search": {"_checks", "_compat", "_stacked", "_training"},
+    "_grid_search": {"_validation", "_compat", "_stacked", "exceptions"},
     "model_selection": {"_grid_search", "_records", "conditioning", "convergence"},
     "_naive": {"_compat", "_views"},
     "_calendar": {"_compat"},
-    "forecasting": {"_calendar", "_checks", "_naive", "_views"},
+    "forecasting": {"_calendar", "_validation", "_naive", "_views"},
     "text": {"_compat", "_inputs"},
     "_records": set(),
     "plotting": {"_records"},
@@ -72,11 +73,9 @@ MAY_IMPORT = {
     "_readers": set(),
     "datasets": {"_compat", "_locate", "_readers"},
 }
-# The package itself shows public names: of the public modules, of _data its SequenceView, and of
-# _training its error.
-MAY_IMPORT["__init__"] = {"_views", "_training"} | {
-    name for name in MAY_IMPORT if not name.startswith("_")
-}
+# The package itself shows public names: of the public modules, and of _views its
+# SequenceView.
+MAY_IMPORT["__init__"] = {"_views"} | {name for name in MAY_IMPORT if not name.startswith("_")}
 
 RUNTIME = {"joblib", "numpy", "pandas", "scipy", "skorch", "sklearn", "threadpoolctl", "torch"}
 # Imported inside the function that needs them, so that nobody else has to install them. lightgbm

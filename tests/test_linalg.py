@@ -165,7 +165,7 @@ def test_bad_input_is_refused_in_words():
         StreamingQR(1).update([[1.0], [2.0]], weights=[1.0, -1.0])
     with pytest.raises(ValueError, match="weights must be 2 numbers >= 0"):
         StreamingQR(1).update([[1.0], [2.0]], weights=[1.0])
-    with pytest.raises(ValueError, match="block_rows must be an integer of at least 1, got 0"):
+    with pytest.raises(ValueError, match="block_rows must be an integer >= 1, got 0"):
         StreamingQR(1, block_rows=0)
 
 

@@ -1,10 +1,22 @@
-"""Arguments that several functions take: folds and scores."""
+"""Arguments that several functions take: whole numbers, folds and scores."""
 
 from __future__ import annotations
+
+from numbers import Integral
 
 import numpy as np
 from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
+
+
+def check_integer(name, value, least=1):
+    """``value`` as an int, or a ValueError that names the argument, what came and what is allowed.
+
+    A bool is refused although Python counts it as an integer: ``n_steps=True`` is a slip.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+    return int(value)
 
 
 def check_splits(cv, X, y, groups=None, *, classifier=False, **split):
