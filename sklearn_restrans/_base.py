@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict
-from numbers import Integral, Real
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,12 +12,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ._compat import Interval, StrOptions, _fit_context
-from ._core import ACTIVATIONS, Architecture, ResidualTransformer, sinusoidal
+from ._compat import _fit_context
+from ._core import Architecture, ResidualTransformer, sinusoidal
 from ._data import Scaler, make_source
 from ._descent import Objective
 from ._device import available_device, resolve_device, resolve_dtype, torch_state
 from ._inputs import InputChecks
+from ._parameters import ModelParameters, RunParameters, TrainingParameters, declared
 from ._run import PROBE, Ready, Run, exact_copy, layer_traces
 from ._settings import Settings
 from ._training import (
@@ -37,50 +36,11 @@ from ._training import (
 from .convergence import Convergence
 
 
-class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
+@declared
+class BaseResidualTransformer(
+    Settings, InputChecks, RunParameters, TrainingParameters, ModelParameters, BaseEstimator, ABC
+):
     """Shared body; a subclass knows its losses and how targets become numbers and back."""
-
-    _parameter_constraints: ClassVar[dict] = {
-        "residual_beta": [Interval(Real, 0, None, closed="left"), tuple, list, np.ndarray],
-        "learn_beta": ["boolean"],
-        "n_layers": [Interval(Integral, 1, None, closed="left")],
-        "d_model": [Interval(Integral, 1, None, closed="left")],
-        "n_heads": [Interval(Integral, 1, None, closed="left")],
-        "d_ff": [Interval(Integral, 1, None, closed="left"), None],
-        "activation": [StrOptions(set(ACTIVATIONS))],
-        "norm": [StrOptions({"pre", "post"}), None],
-        "dropout": [Interval(Real, 0, 1, closed="left")],
-        "positions": [StrOptions({"auto", "learned", "sinusoidal"}), None],
-        "readout": [StrOptions({"auto", "last", "mean"})],
-        "init": [StrOptions({"depth_scaled", "gaussian", "orthogonal", "zero_unembedding"})],
-        "window": [Interval(Integral, 1, None, closed="left"), None],
-        "dilation": [Interval(Integral, 1, None, closed="left")],
-        "max_gap": "no_validation",  # `longest_step` says what is wrong
-        "embedding": [StrOptions({"auto", "token"}), "array-like", torch.nn.Embedding],
-        "solver": [StrOptions({"adamw", "adam", "sgd", "gd"})],
-        "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "weight_decay": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "early_stopping": ["boolean"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "learning_rate": [StrOptions({"auto", "constant", "one_cycle"})],
-        "warm_start": ["boolean"],
-        "callbacks": [list, tuple, None],
-        "conditioning_interval": [Interval(Integral, 1, None, closed="left"), None],
-        "conditioning_samples": [
-            Interval(Integral, 1, None, closed="left"),
-            StrOptions({"auto"}),
-        ],
-        "device": [str],
-        "dtype": [StrOptions({"auto", "float32", "float64", "bfloat16"})],
-        # Room for threads that do not exist is taken too, and the process ends where it runs out.
-        "n_threads": [Interval(Integral, 1, 1024, closed="both"), None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
 
     # -- what a subclass provides ------------------------------------------------------------
 
@@ -341,8 +301,8 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
 
     def _check_warm(self, arch):
         """Refuse to continue a model whose shape would change."""
-        old = {**asdict(self.net_.module_.arch), "(window, dilation)": self._windowing}
-        new = {**asdict(arch), "(window, dilation)": (self.window, self.dilation)}
+        old = {**asdict(self.net_.module_.arch), "window": self._window}
+        new = {**asdict(arch), "window": self.window}
         if self._takes_ids() != (self._input_kind == "tokens"):
             new["embedding"] = self.embedding if isinstance(self.embedding, str) else "an array"
         changes = [f"{k} from {old[k]!r} to {new[k]!r}" for k in new if new[k] != old[k]]

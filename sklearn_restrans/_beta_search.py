@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-
 import numpy as np
 from scipy.stats import rankdata
 
-from ._compat import Interval, _fit_context
+from ._compat import _fit_context
 from .beta_path import residual_beta_path
 
 _CARRIED = {
@@ -18,21 +16,6 @@ _CARRIED = {
     "rate": "mean_rate",
     "loss": "mean_train_loss",
 }
-
-
-def search_constraints(plain):
-    """Parameter constraints of a ...CV estimator: those of the plain one and of the search."""
-    constraints = dict(plain._parameter_constraints)
-    del constraints["residual_beta"]
-    return {
-        **constraints,
-        "betas": ["array-like"],
-        "cv": ["cv_object"],
-        "scoring": [str, callable, None],
-        "refit": ["boolean"],
-        "n_seeds": [Interval(Integral, 1, None, closed="left")],
-        "n_jobs": [Integral, None],
-    }
 
 
 class BetaSearch:

@@ -111,11 +111,11 @@ class _Segmented(NamedTuple):
     labels: object
 
 
-def _segments(rows, labels, longest, max_gap):
+def _segments(rows, labels, longest):
     """Number of the segment of each row: a new label, or a gap in the time stamps, starts one.
 
     None where neither tells. ``rows`` are as the user passed them, with their index, which must go
-    forward within a label unless ``max_gap`` is None; ``longest`` is the longest step of fit.
+    forward within a label; ``longest`` is the longest step of fit.
     """
     n = _num_samples(rows)
     new = np.zeros(n, dtype=bool)
@@ -129,14 +129,14 @@ def _segments(rows, labels, longest, max_gap):
             raise ValueError("segments holds missing labels; give every row one.")
         new[1:] |= labels[1:] != labels[:-1]
     index = getattr(rows, "index", None)
-    if max_gap is not None and isinstance(index, pd.DatetimeIndex):
+    if isinstance(index, pd.DatetimeIndex):
         back = np.r_[False, np.diff(index.asi8) <= 0] & ~new
         if back.any():
             row = int(np.flatnonzero(back)[0])
             raise ValueError(
                 f"the time stamps of X go back, or repeat, at row {row} ({index[row]}): sort the "
                 "rows by time and keep one of each (X.sort_index()), name the series of every row "
-                "with segments=..., or set max_gap=None to ignore the index."
+                "with segments=..., or pass X.to_numpy() to ignore the index."
             )
         new |= gaps(index, longest)
     return np.cumsum(new) if new.any() else None
@@ -151,23 +151,18 @@ class InputChecks:
     def _check_X(self, X, reset):
         """A validated X: table (n, f), 3-D array (n, T, f) or SequenceView."""
         X, labels = X if isinstance(X, _Segmented) else (X, None)
-        window, dilation = (self.window, self.dilation) if reset else self._windowing
+        window = self.window if reset else self._window
         if self._takes_ids() if reset else self._input_kind == "tokens":
-            return self._check_ids(X, labels, window, dilation, reset)
+            return self._check_ids(X, labels, window, reset)
         if labels is not None and window is None:
             raise ValueError(
                 "segments has a meaning for window=... only; set window, or use "
                 "SequenceView(..., segments=...)."
             )
-        if window is None and dilation != 1:
-            raise ValueError(
-                f"dilation={dilation} has a meaning for window=... only; set window, or use "
-                "SequenceView(..., dilation=...)."
-            )
         series = X.series if isinstance(X, SequenceView) else X
         _check_mask(series, "X", "astype(float).filled(np.nan): NaN is a missing reading")
         try:
-            return self._check_numbers(X, labels, window, dilation, reset)
+            return self._check_numbers(X, labels, window, reset)
         except ValueError as error:
             if "could not convert string" not in str(error):
                 raise
@@ -177,7 +172,7 @@ class InputChecks:
                 "OneHotEncoder."
             ) from None
 
-    def _check_numbers(self, X, labels, window, dilation, reset):
+    def _check_numbers(self, X, labels, window, reset):
         """`_check_X` for anything but token ids."""
         floats, with_nan = [np.float64, np.float32], {"ensure_all_finite": "allow-nan"}
         named = {"estimator": self, "input_name": "X"}
@@ -209,14 +204,14 @@ class InputChecks:
                 f"{_KINDS[self._input_kind]}; pass the same kind."
             )
         if reset:
-            self._input_kind, self._windowing = kind, (window, dilation)
+            self._input_kind, self._window = kind, window
         if kind == "window":
             if reset and window > len(X):
                 raise ValueError(
                     f"window={window} is longer than the {len(X)} rows of X; use a window of "
                     f"at most {len(X)}, or pass more rows."
                 )
-            X = SequenceView(X, np.arange(len(X)), window, dilation=dilation, segments=segments)
+            X = SequenceView(X, np.arange(len(X)), window, segments=segments)
         if kind == "sequence" and reset:
             self._n_tokens = X.shape[1]
         return X
@@ -224,7 +219,7 @@ class InputChecks:
     def _segments_of(self, X, labels, reset):
         """Segments of the rows of X, by the labels and by the clock as fit knew it."""
         if reset:
-            self._longest_step = longest_step(getattr(X, "index", None), self.max_gap)
+            self._longest_step = longest_step(getattr(X, "index", None), "auto")
             self._labelled = labels is not None
         elif self._labelled and labels is None:
             warnings.warn(
@@ -233,7 +228,7 @@ class InputChecks:
                 UserWarning,
                 stacklevel=6,
             )
-        return _segments(X, labels, self._longest_step, self.max_gap)
+        return _segments(X, labels, self._longest_step)
 
     def _with_segments(self, X, segments):
         """X, and with it the segments of its rows if there are any."""
@@ -282,22 +277,22 @@ class InputChecks:
         """Whether ``embedding`` asks for token ids."""
         return not isinstance(self.embedding, str) or self.embedding == "token"
 
-    def _check_ids(self, X, labels, window, dilation, reset):
+    def _check_ids(self, X, labels, window, reset):
         """Token ids (n, T) of X, 0 after the last token of each row, no row without any.
 
         A row of padding alone holds one unknown token, as an empty text does. Without pretrained
         vectors, ids that fit did not see are unknown ones: no vector was learnt for them.
         """
-        if window is not None or dilation != 1 or labels is not None:
+        if window is not None or labels is not None:
             raise ValueError(
-                f"window={window}, dilation={dilation} and segments are for 2-D rows in time "
-                "order; token ids have none: set window=None, dilation=1, and pass no segments."
+                f"window={window} and segments are for 2-D rows in time order; token ids have "
+                "none: set window=None, and pass no segments."
             )
         ids = _as_ids(X, self)
         table = self._check_vectors() if reset else None
         if reset:
             validate_data(self, X, skip_check_array=True)  # the number of columns, and their names
-            self._input_kind, self._windowing = "tokens", (window, dilation)
+            self._input_kind, self._window = "tokens", window
             self._n_tokens = int(padded_length(ids.shape[1]))
             self._pretrained = table is not None
             self._known_ids = np.zeros(max(2, ids.max() + 1 if table is None else len(table)), bool)

@@ -77,7 +77,7 @@ def test_stacked_fits_are_the_separate_fits_of_every_model(settings):
 
 INPUTS = {
     "table": (*series(), {}),
-    "window": (*series(), {"window": 4, "dilation": 2}),
+    "window": (*series(), {"window": 4}),
     "view": (*view(), {}),
     "view, mean": (*view(), {"readout": "mean"}),
     "padded": (*sequences(padded=True), {}),

@@ -128,8 +128,6 @@ SHARED = {
     "readout": ("last", None),
     "init": ("zero_unembedding", starts_at_zero_output, {"learning_rate_init": 1e-30}),
     "window": (3, only_the_first_rows_have_short_history),
-    "dilation": (2, None, {"window": 3}),
-    "max_gap": (None, None),
     "embedding": ("token", None),
     "solver": ("sgd", None, {"learning_rate": "constant"}),
     "learning_rate_init": (1e-2, None),
@@ -154,7 +152,7 @@ SHARED = {
     "class_weight": ({0: 1.0, 1: 5.0}, None),
 }
 # No effect on a model of this table; tests of their own below, in test_segments.py, test_text.py.
-SEEN_ELSEWHERE = ("n_threads", "verbose", "max_gap", "embedding")
+SEEN_ELSEWHERE = ("n_threads", "verbose", "embedding")
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -230,7 +228,6 @@ def test_auto_takes_cuda_then_mps_then_the_cpu(estimator, monkeypatch):
         ({"device": "tpu"}, r"device must be .*'cuda:<number>'.* got 'tpu'"),
         ({"device": "cuda:77"}, r"device='cuda:77' is not available.*use device='auto' or 'cpu'"),
         ({"d_model": 8, "n_heads": 3}, "d_model must be a multiple of n_heads, got d_model=8"),
-        ({"dilation": 2}, "dilation=2 has a meaning for window=... only; set window"),
         ({"window": 61}, "window=61 is longer than the 60 rows of X; use a window of at most 60"),
         (
             {"residual_beta": [1, 1, 1], "n_layers": 3},

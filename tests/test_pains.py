@@ -310,7 +310,7 @@ def test_set_params_leaves_the_fitted_model_alone(estimator):
     for name, value in option_values(estimator):
         if name != "n_threads":
             model.set_params(**{name: value})
-    model.set_params(d_model=99, window=None, dilation=4, learning_rate_init=1.0, batch_size=1)
+    model.set_params(d_model=99, window=None, learning_rate_init=1.0, batch_size=1)
     np.testing.assert_array_equal(outputs(model, X), expected)
     assert all(vars(model)[name] is value for name, value in state.items())
 
@@ -323,7 +323,7 @@ def test_set_params_leaves_the_fitted_model_alone(estimator):
         ({"n_layers": 2}, "cannot change n_layers from 1 to 2"),
         ({"norm": "pre"}, "cannot change norm from None to 'pre'"),
         ({"readout": "last"}, "cannot change readout from 'mean' to 'last'"),
-        ({"window": 3}, r"cannot change .*from \(None, 1\) to \(3, 1\)"),
+        ({"window": 3}, "cannot change .*window from None to 3"),
     ],
 )
 def test_warm_start_refuses_another_shape(estimator, change, message):
