@@ -23,7 +23,9 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 
 from sklearn_restrans import ResidualTransformerRegressor, SequenceView
-from sklearn_restrans._core import Architecture, ResidualTransformer
+from sklearn_restrans._model.architecture import Architecture
+from sklearn_restrans._model.initialization import reset_parameters
+from sklearn_restrans._model.transformer import ResidualTransformer
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -70,7 +72,7 @@ def torch_model(n_tokens, d_model, n_features=N_CHANNELS, **options):
     options = {"d_ff": 2 * d_model} | options
     arch = Architecture(n_tokens, n_features, n_outputs=1, d_model=d_model, **options)
     module = ResidualTransformer(arch)
-    module.reset_parameters(generator=torch.Generator().manual_seed(0))
+    reset_parameters(module, generator=torch.Generator().manual_seed(0))
     return module
 
 

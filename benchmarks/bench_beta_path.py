@@ -30,7 +30,9 @@ from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
 from skorch import NeuralNetRegressor
 
 from sklearn_restrans import residual_beta_path
-from sklearn_restrans._core import Architecture, ResidualTransformer
+from sklearn_restrans._model.architecture import Architecture
+from sklearn_restrans._model.initialization import reset_parameters
+from sklearn_restrans._model.transformer import ResidualTransformer
 from sklearn_restrans.datasets import fetch_jena_climate
 from sklearn_restrans.forecasting import make_supervised
 
@@ -91,7 +93,7 @@ class PlainModule(ResidualTransformer):
     def __init__(self, beta, n_features, d_model, readout):
         arch = Architecture(T, n_features, 1, d_model=d_model, d_ff=2 * d_model, readout=readout)
         super().__init__(arch, torch.full((1, 2), beta))
-        self.reset_parameters(generator=torch.Generator().manual_seed(0))
+        reset_parameters(self, generator=torch.Generator().manual_seed(0))
 
 
 def over_skorch(X, y, cv, n_jobs, n_epochs, **model):

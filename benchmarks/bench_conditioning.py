@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from _common import Target, interleaved, make_windows, our_model, run, torch_model
 from skorch.callbacks import Callback
 
-from sklearn_restrans._fast import choose
+from sklearn_restrans._model.shortcuts import choose
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.neural_network import MLPRegressor
 
 from sklearn_restrans import SequenceView
-from sklearn_restrans._data import Scaler, make_source
-from sklearn_restrans._fast import choose, forward
+from sklearn_restrans._data.scaling import Scaler
+from sklearn_restrans._data.sources import make_source
+from sklearn_restrans._model.shortcuts import choose, forward
 from sklearn_restrans.datasets import fetch_jena_climate
 from sklearn_restrans.forecasting import make_supervised
 

@@ -23,8 +23,9 @@ from _common import (
 )
 from sklearn.neural_network import MLPRegressor
 
-from sklearn_restrans._data import Scaler, make_source
-from sklearn_restrans._fast import choose, forward
+from sklearn_restrans._data.scaling import Scaler
+from sklearn_restrans._data.sources import make_source
+from sklearn_restrans._model.shortcuts import choose, forward
 
 
 @dataclass(frozen=True)

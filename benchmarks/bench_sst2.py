@@ -22,7 +22,9 @@ from sklearn_restrans import (
     SequenceVectorizer,
     residual_beta_path,
 )
-from sklearn_restrans._core import Architecture, ResidualTransformer
+from sklearn_restrans._model.architecture import Architecture
+from sklearn_restrans._model.initialization import reset_parameters
+from sklearn_restrans._model.transformer import ResidualTransformer
 from sklearn_restrans.datasets import fetch_sst2
 
 COMMON = {"embedding": "token", "device": "cpu", "learning_rate_init": 2e-3}
@@ -207,7 +209,7 @@ def _padded_epoch(ids, y, d_model, batch):
         embedding="token",
     )
     module = ResidualTransformer(arch)
-    module.reset_parameters(generator=torch.Generator().manual_seed(0))
+    reset_parameters(module, generator=torch.Generator().manual_seed(0))
     optimizer = torch.optim.AdamW(module.parameters(), lr=2e-3, fused=True)
     data = list(zip(torch.from_numpy(ids), torch.from_numpy(y), strict=True))
     started = time.perf_counter()

@@ -26,7 +26,8 @@ from _common import (
 )
 
 from sklearn_restrans import SequenceView
-from sklearn_restrans._data import DenseSource, Scaler, make_source
+from sklearn_restrans._data.scaling import Scaler
+from sklearn_restrans._data.sources import DenseSource, make_source
 
 MB = 1e6
 

@@ -1,9 +1,9 @@
 """Transformers with a residual coefficient beta, as scikit-learn estimators."""
 
-from ._views import SequenceView
-from .beta_path import BetaPath, residual_beta_path
-from .classifier import ResidualTransformerClassifier
-from .classifier_cv import ResidualTransformerClassifierCV
+from ._data.windows import SequenceView
+from ._estimators.classifier import ResidualTransformerClassifier
+from ._estimators.ensemble import SeedEnsembleClassifier, SeedEnsembleRegressor
+from ._estimators.regressor import ResidualTransformerRegressor
 from .conditioning import Conditioning, conditioning
 from .convergence import (
     Convergence,
@@ -14,17 +14,18 @@ from .convergence import (
     linearized_prediction,
     suggest_residual_beta,
 )
-from .ensemble import SeedEnsembleClassifier, SeedEnsembleRegressor
 from .exceptions import DivergenceError
 from .inspection import channel_importance
 from .model_selection import (
+    BetaPath,
+    ResidualTransformerClassifierCV,
+    ResidualTransformerRegressorCV,
     StackedGridSearchCV,
     make_conditioning_scorer,
     make_convergence_scorer,
+    residual_beta_path,
 )
 from .plotting import BetaPathDisplay, ConvergenceDisplay, SpectrumDisplay
-from .regressor import ResidualTransformerRegressor
-from .regressor_cv import ResidualTransformerRegressorCV
 from .text import SequenceVectorizer
 
 __version__ = "0.1.0.dev0"

@@ -11,8 +11,9 @@ from sklearn.base import clone
 
 from . import _constants, theory
 from ._constants import check_estimator, check_kernel_size
-from ._descent import GradientDescent
-from ._device import torch_state
+from ._estimators.parameters import check_step
+from ._training.descent import GradientDescent
+from ._training.device import torch_state
 from ._validation import check_integer
 
 # N c up to which the tangent kernel is measured at every step unless told otherwise: 0.1 s a step
@@ -153,12 +154,12 @@ loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
     estimator = clone(estimator)
     n_steps = check_integer("n_steps", estimator.max_iter if n_steps is None else n_steps)
     with torch_state(estimator.n_threads, None, torch.device("cpu")):
-        objective, seed = estimator._objective(X, y, sample_weight)
+        objective, seed = estimator.__restrans_objective__(X, y, sample_weight)
         if tangent_kernel == "auto":
             tangent_kernel = _constants.n_residuals(objective) <= _KERNEL_EVERY_STEP
         if tangent_kernel:
             check_kernel_size(objective, "pass fewer rows, or tangent_kernel=False")
-        descent = GradientDescent(objective, estimator._check_step(), seed)
+        descent = GradientDescent(objective, check_step(estimator), seed)
         path = _measured_path(descent, n_steps, tangent_kernel)
     return _certificate_of(path, descent, tangent_kernel)
 

@@ -1,7 +1,8 @@
 """PL constants and tangent kernel of a model on its training set, in float64.
 
-An `objective` is :class:`._descent.Objective`: a model, the squared error, and a training set. Its
-Phi is s/2 sum_i w_i ||F_i - Y_i||^2 with s = 2 / (N c) and weights w of mean 1.
+An `objective` is a model, the squared error, and a training set
+(:class:`._training.descent.Objective`). Its Phi is s/2 sum_i w_i ||F_i - Y_i||^2 with
+s = 2 / (N c) and weights w of mean 1.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
-from ._core import average_tokens, last_token, project, read_token
+from ._model.products import average_tokens, last_token, read_token
 from .theory import pl_constant, tangent_kernel
 
 # Rows N c up to which an N c x N c matrix is decomposed: about 10 s on one core at the limit.
@@ -53,7 +54,7 @@ def read_out(module, x, mask=None):
         return ReadOut(average_tokens(a, mask), average_tokens(h, mask), None)
     z = read_token(z, last_token(mask, z.shape[-2]))
     h = last.hidden(z)
-    inside = project(h, last.W_2) + last.b_2 + beta[1] * z if module.arch.norm == "post" else None
+    inside = h @ last.W_2 + last.b_2 + beta[1] * z if module.arch.norm == "post" else None
     return ReadOut(last.add_feedforward(h, z, beta), h, inside)
 
 
@@ -146,7 +147,7 @@ def residuals(objective):
 
 def check_estimator(estimator, function, descent=True):
     """Refuse what the square loss and plain gradient descent do not cover."""
-    if not hasattr(estimator, "_objective"):
+    if not hasattr(estimator, "__restrans_objective__"):
         raise TypeError(
             f"{function} needs a ResidualTransformerRegressor or -Classifier, got "
             f"{type(estimator).__name__}; of a Pipeline pass the last step, and X as the steps "

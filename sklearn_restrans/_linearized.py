@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import theory
 from ._constants import check_estimator, check_kernel_size, kernel, residuals
-from ._descent import GradientDescent, smooth_step
-from ._device import torch_state
+from ._estimators.parameters import beta_matrix, check_parameters, check_step, draw_seed
+from ._training.descent import GradientDescent, smooth_step
+from ._training.device import torch_state
 from ._validation import check_integer
 
 # Decades of loss within which two betas count as equal (theory.md 2b).
@@ -169,7 +170,9 @@ def linearized_prediction(
     else:
         estimator = clone(estimator)
     with torch_state(estimator.n_threads, None, _CPU):
-        objective, seed = estimator._objective(X, y, sample_weight, fitted=stage == "final")
+        objective, seed = estimator.__restrans_objective__(
+            X, y, sample_weight, fitted=stage == "final"
+        )
         check_kernel_size(objective, "pass fewer rows")
         eigenvalues, coefficients = _linearize(objective)
         step = smooth_step(objective, seed) if step == "own" else float(step)
@@ -316,14 +319,16 @@ def suggest_residual_beta(
     n_rows = None if n_rows is None else check_integer("n_rows", n_rows)
     _check_step(step)
     estimator = clone(estimator).set_params(learning_rate_init="auto")
-    estimator._check_step()  # what gradient descent needs beside its step
-    seeds = np.random.default_rng(estimator._draw_seed()).integers(2**31 - 1, size=n_seeds)
+    check_step(estimator)  # what gradient descent needs beside its step
+    seeds = np.random.default_rng(draw_seed(estimator.random_state)).integers(
+        2**31 - 1, size=n_seeds
+    )
     logs = np.empty((len(betas), n_seeds, 3))
     with torch_state(estimator.n_threads, None, _CPU):
         for i, beta in enumerate(betas):
             for j, seed in enumerate(seeds):
                 model = clone(estimator).set_params(residual_beta=beta, random_state=int(seed))
-                objective, own = model._objective(X, y, sample_weight)
+                objective, own = model.__restrans_objective__(X, y, sample_weight)
                 if n_rows is not None:
                     objective.data = objective.data.subset(n_rows, int(seed))
                 logs[i, j] = _expected(objective, method, step, n_steps, own)
@@ -335,12 +340,12 @@ def _check_betas(estimator, betas):
     betas = list(betas) if np.iterable(betas) else [betas]
     if not betas:
         raise ValueError("betas is empty: pass the residual coefficients to choose from.")
-    clone(estimator).set_params(residual_beta=1.0)._check_parameters()
+    check_parameters(clone(estimator).set_params(residual_beta=1.0))
     seen = set()
     for beta in betas:
         model = clone(estimator).set_params(residual_beta=beta)
         try:
-            model._check_parameters()
+            check_parameters(model)
             wrong = isinstance(beta, bool)
         except (TypeError, ValueError):
             wrong = True
@@ -349,7 +354,7 @@ def _check_betas(estimator, betas):
                 "betas must hold values of residual_beta, each a number >= 0, a pair (attention, "
                 f"ffn) or an array of shape (n_layers, 2), got {beta!r} among them."
             )
-        matrix = tuple(np.ravel(model._beta(model.n_layers)).tolist())
+        matrix = tuple(np.ravel(beta_matrix(model.residual_beta, model.n_layers)).tolist())
         if matrix in seen:
             raise ValueError(f"betas must differ from each other, got {beta!r} twice in {betas!r}.")
         seen.add(matrix)

@@ -401,7 +401,7 @@ that ends with one, got str; for arrays use conditioning_from_traces.
     model = estimator
     while hasattr(model, "steps"):
         model = model.steps[-1][1]
-    if not hasattr(model, "_layer_traces"):
+    if not hasattr(model, "__restrans_traces__"):
         raise TypeError(
             "conditioning needs a ResidualTransformerRegressor or -Classifier, or a Pipeline "
             f"that ends with one, got {type(model).__name__}; for arrays use "
@@ -412,7 +412,7 @@ that ends with one, got str; for arrays use conditioning_from_traces.
         if len(estimator.steps) > 1:
             X = estimator[:-1].transform(X)
         estimator = estimator.steps[-1][1]
-    return conditioning_from_traces(model._layer_traces(X), epoch=model.best_iteration_)
+    return conditioning_from_traces(model.__restrans_traces__(X), epoch=model.best_iteration_)
 
 
 def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -9,6 +9,8 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length
 
 from ._calendar import CalendarFeatures
+from ._data.clock import gaps, longest_step
+from ._data.windows import SequenceView
 from ._naive import (
     PersistenceRegressor,
     SeasonalNaiveRegressor,
@@ -21,7 +23,6 @@ from ._naive import (
     _step_of,
 )
 from ._validation import check_splits
-from ._views import SequenceView, gaps, longest_step
 
 __all__ = [
     "CalendarFeatures",

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ._compat import Interval, StrOptions, _fit_context
-from ._inputs import _as_ids
+from ._data.tokens import as_ids
 
 __all__ = ["SequenceVectorizer"]
 
@@ -239,7 +239,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         names = [*_SPECIAL, *self.vocabulary_]
-        ids = _as_ids(X, self)
+        ids = as_ids(X, type(self).__name__)
         if ids.max() >= len(names):
             row, column = np.argwhere(ids >= len(names))[0]
             raise ValueError(

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from sklearn_restrans._core import Architecture, ResidualTransformer
+from sklearn_restrans._model.architecture import Architecture
+from sklearn_restrans._model.transformer import ResidualTransformer
 
 N, T = 3, 4
 # Two orders of the same sums over at most 16 terms: a few eps, times the growth through two layers.

@@ -3,24 +3,25 @@
 import numpy as np
 import torch
 
-from sklearn_restrans._core import Architecture, ResidualTransformer
-from sklearn_restrans._data import DenseSource
-from sklearn_restrans._training import (
-    StopRule,
-    TrainingSet,
-    make_net,
-    train,
-)
+from sklearn_restrans._data.batches import TrainingSet
+from sklearn_restrans._data.sources import DenseSource
+from sklearn_restrans._model.architecture import Architecture
+from sklearn_restrans._model.initialization import reset_parameters
+from sklearn_restrans._model.transformer import ResidualTransformer
+from sklearn_restrans._training import net
+from sklearn_restrans._training.loop import train
+from sklearn_restrans._training.settings import TrainingSettings
+from sklearn_restrans._training.stopping import StopRule
 
 T, N_FEATURES = 4, 2
 # A few dozen steps amplify the rounding of float64 sums by less than a thousand.
 EXACT = 1e-12
 SETTINGS = {
     "solver": "adamw",
-    "lr": 1e-2,
+    "learning_rate": 1e-2,
     "batch_size": 32,
     "weight_decay": 0.1,
-    "learning_rate": "constant",
+    "schedule": "constant",
     "autocast": False,
     "device": "cpu",
     "verbose": 0,
@@ -32,7 +33,7 @@ def make_module(seed=0, **changes):
     small = dict(n_tokens=T, n_features=N_FEATURES, n_outputs=2, d_model=4, d_ff=6)
     arch = Architecture(**(small | {"activation": "tanh", "norm": "pre"} | changes))
     module = ResidualTransformer(arch)
-    module.reset_parameters("gaussian", torch.Generator().manual_seed(seed))
+    reset_parameters(module, "gaussian", torch.Generator().manual_seed(seed))
     return module.double()
 
 
@@ -46,26 +47,30 @@ def make_data(n=100, seed=0, *, masked=False, weighted=False, n_outputs=2, rows=
     return TrainingSet(DenseSource(x, mask), target, weight, rows)
 
 
+def make_net(module, loss="squared_error", settings=SETTINGS, callbacks=()):
+    return net.make_net(module, TrainingSettings(loss=loss, **settings), callbacks)
+
+
 def no_stop(monitor="train_loss"):
     return StopRule(monitor, None, 0.0, False, "")
 
 
-def run(net, data, epochs, *, valid=None, rule=None, seed=0, hooks=()):
+def run(fitting, data, epochs, *, valid=None, rule=None, seed=0, hooks=()):
     """What fit does: the caller's rule and hooks, and the generator that shuffles."""
     rule = no_stop() if rule is None else rule
-    callbacks = net.callbacks_
-    net.callbacks_ = [*callbacks, *hooks, ("stop_rule", rule)]
-    net.generator = torch.Generator().manual_seed(seed)
+    callbacks = fitting.callbacks_
+    fitting.callbacks_ = [*callbacks, *hooks, ("stop_rule", rule)]
+    fitting.generator_ = torch.Generator().manual_seed(seed)
     try:
-        return train(net, data, valid, epochs, rule)
+        return train(fitting, data, valid, epochs, rule)
     finally:
-        net.callbacks_ = callbacks
+        fitting.callbacks_ = callbacks
 
 
 def fitted(data, epochs, *, module=None, loss="squared_error", seed=0, **settings):
-    net = make_net(make_module() if module is None else module, loss, SETTINGS | settings)
-    run(net, data, epochs, seed=seed)
-    return net
+    own = make_net(make_module() if module is None else module, loss, SETTINGS | settings)
+    run(own, data, epochs, seed=seed)
+    return own
 
 
 def assert_equal_weights(module, other, tolerance=EXACT):

@@ -7,8 +7,8 @@ from sklearn_restrans import (
     ResidualTransformerClassifier,
     ResidualTransformerRegressor,
     SequenceView,
-    beta_path,
 )
+from sklearn_restrans.model_selection import beta_path
 
 N, STEPS_PER_EPOCH, EPOCHS = 80, 5, 10  # 50 steps
 BETAS = [0.0, 0.5, 2.0]
@@ -100,11 +100,11 @@ def assert_path_is_separate_fits(path, estimator, X, y, sample_weight=None, **to
 
 def watch_groups(monkeypatch):
     """Sizes of the groups that are fitted from now on."""
-    seen, fit_candidates = [], beta_path.fit_candidates
+    seen, fit_estimators = [], beta_path.fit_estimators
 
-    def spy(candidates, *data):
-        seen.append(len(candidates))
-        return fit_candidates(candidates, *data)
+    def spy(estimators, *data, **segments):
+        seen.append(len(estimators))
+        return fit_estimators(estimators, *data, **segments)
 
-    monkeypatch.setattr(beta_path, "fit_candidates", spy)
+    monkeypatch.setattr(beta_path, "fit_estimators", spy)
     return seen

@@ -25,12 +25,8 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeriesSplit
 from skorch.callbacks import GradientNormClipping
 
-from sklearn_restrans import (
-    DivergenceError,
-    SequenceView,
-    beta_path,
-    residual_beta_path,
-)
+from sklearn_restrans import DivergenceError, SequenceView, residual_beta_path
+from sklearn_restrans.model_selection import beta_path
 
 
 @pytest.fixture

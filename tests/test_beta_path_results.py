@@ -22,11 +22,9 @@ from pathdata import (
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold
 
-from sklearn_restrans import (
-    _stacked,
-    beta_path,
-    residual_beta_path,
-)
+from sklearn_restrans import residual_beta_path
+from sklearn_restrans._estimators import candidates
+from sklearn_restrans.model_selection import beta_path
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ def test_a_group_is_as_large_as_the_budget_allows(monkeypatch, sizes, room, expe
     X, y = sequences()
     # Folded read-out of 16 sequences of 6 tokens in float64: T (2 h + f) + 6 d + 2 m numbers each.
     each = 8 * 16 * (6 * (2 + 3) + 6 * 8 + 2 * 16)
-    monkeypatch.setattr(_stacked, "_GROUP_BYTES", int(room * each))
+    monkeypatch.setattr(candidates, "_GROUP_BYTES", int(room * each))
     path = residual_beta_path(X, y, np.arange(7) / 4, estimator=regressor())
     assert sizes == expected
     assert path.plan["mode"] == ("separate" if room < 2 else "stacked")
@@ -91,8 +89,8 @@ def test_one_candidate_and_a_wish_are_reasons(sizes):
 
 def test_on_cuda_memory_is_the_budget(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80_000, 160_000))
-    assert _stacked._budget(torch.device("cuda")) == 20_000
-    assert _stacked._budget(torch.device("cpu")) == _stacked._GROUP_BYTES
+    assert candidates._budget(torch.device("cuda")) == 20_000
+    assert candidates._budget(torch.device("cpu")) == candidates._GROUP_BYTES
 
 
 # ---- what the path shows ------------------------------------------------------------------------
@@ -121,7 +119,7 @@ def test_to_frame_has_what_every_fit_reports(path):
 
 
 def test_seconds_of_a_stacked_epoch_are_its_share(monkeypatch):
-    elapsed, train_stacked = [], _stacked.train_stacked
+    elapsed, train_stacked = [], candidates.train_stacked
 
     def timed(*args):
         started = time.perf_counter()
@@ -129,7 +127,7 @@ def test_seconds_of_a_stacked_epoch_are_its_share(monkeypatch):
         elapsed.append(time.perf_counter() - started)
         return outcomes
 
-    monkeypatch.setattr(_stacked, "train_stacked", timed)
+    monkeypatch.setattr(candidates, "train_stacked", timed)
     path = residual_beta_path(*sequences(), BETAS, estimator=regressor(), n_seeds=3, stacked=True)
     epochs = [fit.history_["dur"].sum() for fit in path.estimators.values()]
     # Every net times the whole group; nine whole groups would be nine times as long.

@@ -115,11 +115,11 @@ def check_alpha(X, y, seed, beta, **settings):
     estimator = model(beta, seed, **settings)
     certificate = certify_linear_convergence(estimator, X, y, n_steps=1, tangent_kernel=False)
     alpha = certificate.steps["alpha"].iloc[0]
-    objective, _ = estimator._objective(X, y)
+    objective, _ = estimator.__restrans_objective__(X, y)
     (x, mask), _, _ = objective.data.batch(np.arange(len(X)))
     module = objective.module
     with torch.no_grad():
-        Z = module.traces(x, mask)[-1].output[:, -1].numpy()
+        Z = module.traces(x, mask)[-1][2][:, -1].numpy()
     layer = module.layers[-1]
     W_1, W_2, W_U = (w.detach().numpy() for w in (layer.W_1, layer.W_2, module.W_U))
     H = np.maximum(Z @ W_1, 0)  # biases start at 0

@@ -432,7 +432,7 @@ class TwoLayers(BaseEstimator):
         self.best_iteration_ = 12
         return self
 
-    def _layer_traces(self, X):
+    def __restrans_traces__(self, X):
         for start in range(0, len(X), 2):
             rows = np.asarray(X[start : start + 2], dtype=float)[:, :, None]
             yield [LayerTrace(rows, 0 * rows, rows), LayerTrace(rows, rows, 3 * rows)]

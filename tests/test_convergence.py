@@ -19,7 +19,8 @@ from sklearn_restrans import (
     make_convergence_scorer,
     suggest_residual_beta,
 )
-from sklearn_restrans._descent import smooth_step
+from sklearn_restrans._estimators.parameters import draw_seed
+from sklearn_restrans._training.descent import smooth_step
 from sklearn_restrans.convergence import ResidualBetaSuggestion
 
 EPOCHS = np.arange(1.0, 101.0)
@@ -124,7 +125,7 @@ def gd(cls=ResidualTransformerRegressor, **settings):
 def test_gradient_descent_records_loss_and_gradient_at_every_epoch(cls):
     X, y = table(cls)
     model = gd(cls)
-    objective, _ = model._objective(X, y)
+    objective, _ = model.__restrans_objective__(X, y)
     phi, gradient = objective.gradient()
     curve = model.fit(X, y).convergence_
     square = sum((g**2).sum().item() for g in gradient)
@@ -159,7 +160,7 @@ def test_other_solvers_record_the_gradient_of_the_probe(interval, epochs, settin
     np.testing.assert_array_equal(curve.gradient_epochs, epochs)
     np.testing.assert_array_equal(curve.gradient_epochs, model.conditioning_.epochs)
     # The rows, and the final weights, by hand; dropout is off.
-    start, seed = model._objective(X, y)
+    start, seed = model.__restrans_objective__(X, y)
     rows = np.sort(np.random.default_rng(seed).permutation(100)[:30])
     (x, mask), target, _ = start.data.batch(rows)
     module = model.net_.module_
@@ -227,7 +228,7 @@ def test_the_prediction_is_descent_on_the_linear_model(step, seed):
     weight = np.random.default_rng(seed).uniform(0.5, 2, 8)
     model = gd(activation="gelu")
     prediction = linearized_prediction(model, X, y, weight, stage="initial", n_steps=50, step=step)
-    objective, start = model._objective(X, y, weight)
+    objective, start = model.__restrans_objective__(X, y, weight)
     own = smooth_step(objective, start)
     assert prediction.step_size == (own if step == "own" else step)
     J, residual = dense(objective)
@@ -285,7 +286,7 @@ BETAS = [0.0, 0.5, 2.0]
 
 
 def seeds_of(model, n_seeds):
-    return np.random.default_rng(model._draw_seed()).integers(2**31 - 1, size=n_seeds)
+    return np.random.default_rng(draw_seed(model.random_state)).integers(2**31 - 1, size=n_seeds)
 
 
 @pytest.mark.parametrize("step", ["own", 1e-3])

@@ -13,14 +13,10 @@ import pytest
 import torch
 from coremodels import EXACT, MASKS, N, T, architecture, random_input, random_model
 
-from sklearn_restrans import _core
-from sklearn_restrans._core import (
-    ResidualTransformer,
-    average_tokens,
-    last_token,
-    read_token,
-    sinusoidal,
-)
+from sklearn_restrans._model import transformer
+from sklearn_restrans._model.candidates import stack
+from sklearn_restrans._model.products import average_tokens, last_token, read_token
+from sklearn_restrans._model.transformer import ResidualTransformer, sinusoidal
 
 # ---- the formulas, one token at a time -------------------------------------------------------
 
@@ -208,8 +204,8 @@ def test_beta_one_is_torch_transformer_encoder_layer(n_heads, activation, norm, 
 def test_beta_zero_is_attention_alone(seed):
     model = random_model(architecture(), seed)
     model.beta.zero_()
-    for trace in model.traces(random_input(model.arch, seed)):
-        assert torch.equal(trace.output, trace.attention)
+    for _, attention, Z, _ in model.traces(random_input(model.arch, seed)):
+        assert torch.equal(Z, attention)
 
 
 def test_a_pair_acts_on_attention_and_feedforward(seed):
@@ -220,11 +216,11 @@ def test_a_pair_acts_on_attention_and_feedforward(seed):
     traces = model.traces(random_input(model.arch, seed))
     zero = torch.zeros(2).double()
     for index, (trace, (attention_beta, ffn_beta)) in enumerate(zip(traces, pairs, strict=True)):
-        Z = trace.attention + attention_beta * trace.inputs
-        torch.testing.assert_close(trace.output, Z, rtol=EXACT, atol=EXACT)
+        X, attention, Z, _ = trace
+        torch.testing.assert_close(Z, attention + attention_beta * X, rtol=EXACT, atol=EXACT)
         A = model.layers[index].feedforward(Z, zero) + ffn_beta * Z
         if index == 0:
-            torch.testing.assert_close(traces[1].inputs, A, rtol=EXACT, atol=EXACT)
+            torch.testing.assert_close(traces[1][0], A, rtol=EXACT, atol=EXACT)
         else:
             output = model(random_input(model.arch, seed))
             torch.testing.assert_close(output, model.unembed(A[:, -1]), rtol=EXACT, atol=EXACT)
@@ -264,7 +260,7 @@ def test_gradients_equal_finite_differences(norm, activation, seed):
 
 def test_dropout_stands_on_attention_and_on_hidden_units(monkeypatch, seed):
     """If it drops everything, only the residuals and the bias are left."""
-    monkeypatch.setattr(_core, "dropout", lambda x, p, training: 0.0 * x)
+    monkeypatch.setattr(transformer, "dropout", lambda x, p, training: 0.0 * x)
     model = random_model(architecture(n_layers=1), seed)
     X = torch.tensor(np.random.default_rng(seed).standard_normal((N, T, 4)))
     beta = torch.tensor([0.5, 2.0]).double()
@@ -274,11 +270,14 @@ def test_dropout_stands_on_attention_and_on_hidden_units(monkeypatch, seed):
 
 def test_dropout_is_inverted_and_only_while_training(seed):
     ones = torch.ones(200, 200)
-    dropped = _core.dropout(ones, 0.3, True)
+    dropped = transformer.dropout(ones, 0.3, True)
     assert set(dropped.unique().tolist()) == {0.0, (1 / torch.tensor(0.7)).item()}
     # the share of zeros among 40,000: five standard errors
     assert abs((dropped == 0).double().mean() - 0.3) < 5 * math.sqrt(0.3 * 0.7 / 40_000)
-    assert _core.dropout(ones, 0.3, False) is ones and _core.dropout(ones, 0.0, True) is ones
+    assert (
+        transformer.dropout(ones, 0.3, False) is ones
+        and transformer.dropout(ones, 0.0, True) is ones
+    )
 
     arch = architecture(dropout=0.3)
     model, x = random_model(arch, seed), random_input(arch, seed)
@@ -319,7 +318,7 @@ def test_an_input_of_another_shape_is_refused(embedding):
         message = rf"x must have shape \(n, T, f\).*T=4, f={f} and K=None; got \({shape[0]}, "
         with pytest.raises(ValueError, match=message):
             model(torch.zeros(shape).double())
-    stacked = ResidualTransformer.stack([model, model])
+    stacked = stack([model, model])
     with pytest.raises(ValueError, match="K=2; got"):
         stacked(torch.zeros(3, N, T, f).double())
 
@@ -338,18 +337,19 @@ def test_traces_are_the_matrices_of_the_formulas(norm, n_heads, seed):
     _, expected = reference(model, x, mask)
     assert len(traces) == 2
     for index, trace in enumerate(traces):
+        X, attention, Z, weights = trace
         assert {part.dtype for part in trace} == {torch.float64}
-        assert trace.weights.shape == (N, n_heads, T, T)
+        assert weights.shape == (N, n_heads, T, T)
         for sequence in range(N):
             real = mask[sequence]
             for part, formula in zip(trace, expected[sequence][index], strict=False):
                 np.testing.assert_allclose(part[sequence][real], formula, rtol=0, atol=EXACT * 100)
         beta = model.beta[index, 0]
-        torch.testing.assert_close(trace.output, trace.attention + beta * trace.inputs)
+        torch.testing.assert_close(Z, attention + beta * X)
         # Sums of at most 4 numbers that were divided by their sum.
         ones = torch.ones(N, n_heads, T).double()
-        torch.testing.assert_close(trace.weights.sum(-1), ones, rtol=0, atol=1e-15)
-        assert not trace.weights.masked_select(~mask[:, None, None, :]).any()
+        torch.testing.assert_close(weights.sum(-1), ones, rtol=0, atol=1e-15)
+        assert not weights.masked_select(~mask[:, None, None, :]).any()
 
 
 def test_z_keeps_its_rank_under_a_post_norm(seed):
@@ -361,7 +361,7 @@ def test_z_keeps_its_rank_under_a_post_norm(seed):
             if name.endswith("shift"):
                 vector.zero_()
     x = torch.tensor(np.random.default_rng(seed).standard_normal((20, T, 16)))
-    Z = model.traces(x)[0].output.flatten(0, 1)
+    Z = model.traces(x)[0][2].flatten(0, 1)
     s = torch.linalg.svdvals(Z)
     assert s[-1] / s[0] > 1e-3
     normed = torch.linalg.svdvals(model.layers[0].norm_1(Z) / model.layers[0].norm_1.gain)

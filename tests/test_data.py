@@ -12,15 +12,11 @@ from sklearn.model_selection import TimeSeriesSplit, train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable, shuffle
 
-from sklearn_restrans import SequenceView, _data
-from sklearn_restrans._data import (
-    DenseSource,
-    Scaler,
-    WindowSource,
-    chunks,
-    make_source,
-    padding_mask,
-)
+from sklearn_restrans import SequenceView
+from sklearn_restrans._data import scaling
+from sklearn_restrans._data.batches import chunks
+from sklearn_restrans._data.scaling import Scaler
+from sklearn_restrans._data.sources import DenseSource, WindowSource, make_source, padding_mask
 
 CPU = torch.device("cpu")
 
@@ -302,7 +298,7 @@ def test_statistics_do_not_depend_on_the_blocks(monkeypatch, seed):
     whole = Scaler.fit(rows, weights)
     tensor = whole.to_tensor(rows, torch.float32, CPU)
     for size in (1, 7, 999):
-        monkeypatch.setattr(_data, "_BLOCK_ROWS", size)
+        monkeypatch.setattr(scaling, "_BLOCK_ROWS", size)
         blocks = Scaler.fit(rows, weights)
         np.testing.assert_allclose(blocks.mean, whole.mean, rtol=1e-14)
         np.testing.assert_allclose(blocks.scale, whole.scale, rtol=1e-14)
@@ -310,7 +306,7 @@ def test_statistics_do_not_depend_on_the_blocks(monkeypatch, seed):
 
 
 def test_a_series_on_disk_is_read_in_blocks(monkeypatch):
-    monkeypatch.setattr(_data, "_BLOCK_ROWS", 5)
+    monkeypatch.setattr(scaling, "_BLOCK_ROWS", 5)
     series = Unread(make_series().astype(np.float32))
     scaler = Scaler.fit(series)
     scaler.to_tensor(series, torch.float32, CPU)

@@ -7,10 +7,18 @@ import pytest
 import torch
 
 from sklearn_restrans import DivergenceError, ResidualTransformerRegressor
-from sklearn_restrans._core import Architecture, ResidualTransformer
-from sklearn_restrans._data import DenseSource
-from sklearn_restrans._descent import GradientDescent, Objective, gradient_norm, smooth_step
-from sklearn_restrans._training import SampleLoss, TrainingSet
+from sklearn_restrans._data.batches import TrainingSet
+from sklearn_restrans._data.sources import DenseSource
+from sklearn_restrans._model.architecture import Architecture
+from sklearn_restrans._model.initialization import reset_parameters
+from sklearn_restrans._model.transformer import ResidualTransformer
+from sklearn_restrans._training.descent import (
+    GradientDescent,
+    Objective,
+    gradient_norm,
+    smooth_step,
+)
+from sklearn_restrans._training.losses import SampleLoss
 
 
 def make_objective(seed, n=20, chunk=256, dtype=torch.float64, init="gaussian", **arch):
@@ -18,7 +26,7 @@ def make_objective(seed, n=20, chunk=256, dtype=torch.float64, init="gaussian", 
     rng = np.random.default_rng(seed)
     settings = {"n_features": 2, "n_outputs": 2, "d_model": 4, "d_ff": 6, "activation": "gelu"}
     module = ResidualTransformer(Architecture(n_tokens=3, **settings | arch))
-    module.reset_parameters(init, torch.Generator().manual_seed(seed))
+    reset_parameters(module, init, torch.Generator().manual_seed(seed))
     x = torch.tensor(rng.standard_normal((n, 3, 2))).to(dtype)
     mask = np.arange(3) < rng.integers(1, 4, n)[:, None]
     target = torch.tensor(rng.standard_normal((n, module.arch.n_outputs))).to(dtype)
@@ -289,7 +297,7 @@ def test_fit_says_which_step_would_have_worked(seed):
     with pytest.raises(DivergenceError, match="would have worked") as caught:
         model.fit(X, y)
     step = float(str(caught.value).split("a step of ")[1].split(" would")[0])
-    objective, start = model._objective(X, y)
+    objective, start = model.__restrans_objective__(X, y)
     assert step == pytest.approx(smooth_step(objective, start), rel=1e-3)
     losses = model.set_params(learning_rate_init=step).fit(X, y).loss_curve_
     assert losses[-1] < losses[0]

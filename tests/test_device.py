@@ -19,7 +19,7 @@ from sklearn_restrans import (
     ResidualTransformerRegressor,
     SequenceView,
 )
-from sklearn_restrans._device import (
+from sklearn_restrans._training.device import (
     available_device,
     resolve_device,
     resolve_dtype,

@@ -21,6 +21,7 @@ from sklearn_restrans import (
     SeedEnsembleRegressor,
     SequenceView,
 )
+from sklearn_restrans._estimators import candidates
 
 SMALL = {"d_model": 8, "max_iter": 4, "batch_size": 16}
 
@@ -127,16 +128,15 @@ def test_members_that_diverge_are_left_out(monkeypatch):
     wild = regressor(solver="sgd", learning_rate_init=1e12)
     with pytest.raises(DivergenceError, match=r"all 2 members diverged: .*learning_rate_init"):
         SeedEnsembleRegressor(wild, n_estimators=2).fit(X, y)
-    begin = ResidualTransformerRegressor._begin
-    spared = []
+    run, spared = candidates.Run, []
 
-    def one_fails(self, *args, **kwargs):
-        spared.append(self)
+    def one_fails(*args):
+        spared.append(args)
         if len(spared) == 2:
             raise DivergenceError("the second of three")
-        return begin(self, *args, **kwargs)
+        return run(*args)
 
-    monkeypatch.setattr(ResidualTransformerRegressor, "_begin", one_fails)
+    monkeypatch.setattr(candidates, "Run", one_fails)
     ensemble = SeedEnsembleRegressor(regressor(), n_estimators=3, random_state=0).fit(X, y)
     assert len(ensemble.estimators_) == 2 and ensemble.errors_ == ["the second of three"]
     assert np.isfinite(ensemble.predict(X)).all()

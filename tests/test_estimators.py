@@ -19,7 +19,8 @@ from sklearn_restrans import (
     ResidualTransformerRegressor,
     SequenceView,
 )
-from sklearn_restrans._device import resolve_device
+from sklearn_restrans._training import prediction
+from sklearn_restrans._training.device import resolve_device
 
 
 def sequences(estimator, n=60, seed=0):
@@ -180,19 +181,19 @@ def test_the_parameter_has_its_effect(estimator, name):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_n_threads_holds_during_fit_and_predict_and_no_longer(estimator):
+def test_n_threads_holds_during_fit_and_predict_and_no_longer(estimator, monkeypatch):
     X, y = table(estimator)
     before = torch.get_num_threads()
     recorder = Recorder()
     model = estimator(n_threads=before + 1, callbacks=[recorder], **SMALL).fit(X, y)
     assert (recorder.threads_, torch.get_num_threads()) == (before + 1, before)
-    seen, infer = [], model.net_.infer
+    seen, run = [], prediction.run
 
     def spy(*args):
         seen.append(torch.get_num_threads())
-        return infer(*args)
+        return run(*args)
 
-    model.net_.infer = spy
+    monkeypatch.setattr(prediction, "run", spy)
     model.predict(X)
     assert (set(seen), torch.get_num_threads()) == ({before + 1}, before)
 

@@ -4,6 +4,7 @@
 against `_core`: outputs and the gradients of every weight.
 """
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -12,9 +13,12 @@ import torch
 from coremodels import random_model
 from torch.utils.flop_counter import FlopCounterMode
 
-from sklearn_restrans import _core, _fast
-from sklearn_restrans._core import Architecture, Layer, ResidualTransformer
-from sklearn_restrans._training import predict_chunk
+from sklearn_restrans._model import shortcuts, transformer
+from sklearn_restrans._model.architecture import Architecture
+from sklearn_restrans._model.chunking import predict_chunk
+from sklearn_restrans._model.initialization import reset_parameters
+from sklearn_restrans._model.transformer import Layer, ResidualTransformer
+from sklearn_restrans._training import prediction
 
 N, T, K = 3, 5, 3
 # Relative to the largest entry of each tensor: re-associated float64 sums of at most 20 terms.
@@ -62,7 +66,7 @@ def output_and_gradients(function, model, x, mask):
 
 def assert_same(model, x, mask, message=""):
     plain = output_and_gradients(model, model, x, mask)
-    fast = output_and_gradients(lambda *args: _fast.forward(model, *args), model, x, mask)
+    fast = output_and_gradients(lambda *args: shortcuts.forward(model, *args), model, x, mask)
     assert plain.keys() == fast.keys()
     for name, value in plain.items():
         error = (fast[name] - value).abs().max()
@@ -97,7 +101,7 @@ def test_gradient_with_respect_to_the_input(seed):
     for options in COMBINATIONS:
         model = random_model(architecture(**options), seed)
         gradients = []
-        for function in (model, lambda x, mask, model=model: _fast.forward(model, x, mask)):
+        for function in (model, lambda x, mask, model=model: shortcuts.forward(model, x, mask)):
             x = random_input(model.arch, seed=seed).requires_grad_()
             function(x, MASKS["trailing"]).square().sum().backward()
             gradients.append(x.grad)
@@ -117,14 +121,14 @@ def known_dropout(x, p, training):
 
 def test_dropout_stands_on_the_same_terms(monkeypatch, seed):
     """With one and the same mask for both routes, the routes agree: dropout commutes with both."""
-    monkeypatch.setattr(_core, "dropout", known_dropout)
+    monkeypatch.setattr(transformer, "dropout", known_dropout)
     for number, options in enumerate(COMBINATIONS):
         model = random_model(architecture(dropout=0.4, **options), seed + number)
         x = random_input(model.arch, seed=seed + number)
         assert_same(model, x, MASKS["trailing"], f"with {options}")
-        trained = _fast.forward(model, x)
+        trained = shortcuts.forward(model, x)
         model.eval()
-        assert not torch.allclose(trained, _fast.forward(model, x)), "dropout was not applied"
+        assert not torch.allclose(trained, shortcuts.forward(model, x)), "dropout was not applied"
 
 
 @pytest.mark.parametrize("readout", ["last", "mean"])
@@ -134,7 +138,7 @@ def test_dropout_has_the_same_mean_and_spread_by_both_routes(readout, seed):
     model = random_model(architecture(dropout=0.3, readout=readout, n_outputs=1), seed)
     x = random_input(model.arch, seed=seed)[:1].expand(40_000, T, 3)
     with torch.no_grad():
-        plain, fast = model(x), _fast.forward(model, x)
+        plain, fast = model(x), shortcuts.forward(model, x)
     # Standard errors: s / sqrt(n) of a mean, about 1 % of a standard deviation (0.7 % were it
     # Gaussian); five of them.
     assert abs(plain.mean() - fast.mean()) < 5 * 1.42 * plain.std() / 200
@@ -154,10 +158,10 @@ def expected_route(n_layers, n_heads, norm, positions, readout, embedding):
 
 
 def test_one_place_chooses_for_every_architecture():
-    chosen = {_fast.choose(architecture(**options)) for options in COMBINATIONS}
+    chosen = {shortcuts.choose(architecture(**options)) for options in COMBINATIONS}
     assert chosen == {"folded", "single_query", "mean", "plain"}
     for options in COMBINATIONS:
-        assert _fast.choose(architecture(**options)) == expected_route(**options), options
+        assert shortcuts.choose(architecture(**options)) == expected_route(**options), options
 
 
 def test_layers_that_the_read_out_never_looks_at_are_not_computed(monkeypatch):
@@ -170,7 +174,7 @@ def test_layers_that_the_read_out_never_looks_at_are_not_computed(monkeypatch):
     for options in COMBINATIONS:
         model = random_model(architecture(**options))
         attended.clear()
-        _fast.forward(model, random_input(model.arch))
+        shortcuts.forward(model, random_input(model.arch))
         full = model.layers if options["readout"] == "mean" else model.layers[:-1]
         assert attended == list(full), options
 
@@ -185,9 +189,9 @@ def flops_per_token(arch, fast):
     """Growth of the matrix products per sequence for one more token, between T = 60 and 61."""
     counts = []
     for n_tokens in (60, 61):
-        model = ResidualTransformer(_core.replace(arch, n_tokens=n_tokens))
+        model = ResidualTransformer(replace(arch, n_tokens=n_tokens))
         x = torch.zeros(N, n_tokens, arch.n_features)
-        counts.append(flops(_fast.forward, model, x) if fast else flops(model, x))
+        counts.append(flops(shortcuts.forward, model, x) if fast else flops(model, x))
     return (counts[1] - counts[0]) / N
 
 
@@ -233,7 +237,7 @@ def test_a_wrong_number_of_tokens_is_refused_by_every_route():
         model = random_model(architecture(**options))
         for shape in ((N, 1, model.arch.n_features), (N, T, model.arch.n_features + 1)):
             with pytest.raises(ValueError, match="x must have shape"):
-                _fast.forward(model, torch.zeros(shape).double())
+                shortcuts.forward(model, torch.zeros(shape).double())
 
 
 # -- inference: every row alike, wherever it stands ------------------------------------------------
@@ -251,7 +255,7 @@ WIDTHS = {
 
 def in_inference(model, x, mask):
     with torch.inference_mode():
-        return _fast.forward(model, x, mask)
+        return prediction.run(model.evenly(), x, mask)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -272,7 +276,7 @@ def test_the_place_of_a_row_in_a_chunk_changes_no_bit(dtype, masked):
         norm = (None, "pre", "post")[number // 3 % 3]
         arch = Architecture(d_ff=2 * sizes["d_model"], activation=activation, norm=norm, **sizes)
         model = ResidualTransformer(arch)
-        model.reset_parameters("gaussian", torch.Generator().manual_seed(number))
+        reset_parameters(model, "gaussian", torch.Generator().manual_seed(number))
         model.to(dtype).eval()
         n, n_tokens = predict_chunk(arch), arch.n_tokens
         x = torch.tensor(rng.standard_normal((n, n_tokens, arch.n_features))).to(dtype)

@@ -1,6 +1,7 @@
 """What happens during a fit: validation, warm start, failure, callbacks."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -210,14 +211,25 @@ def test_a_warm_fit_that_fails_leaves_the_model_as_it_was(estimator):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_a_fit_that_fails_leaves_no_model(estimator):
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was(estimator):
+    """Data, parameters, or training may be at fault; unfitted stays unfitted, fitted fitted."""
     X, y = table(estimator)
-    model = estimator(**SMALL).fit(X, y)
-    model.set_params(solver="sgd", learning_rate_init=1e30)
+    wild = {"solver": "sgd", "learning_rate_init": 1e30}
+    never = estimator(**SMALL).set_params(**wild)
     with pytest.raises(DivergenceError):
-        model.fit(X, y)
+        never.fit(X, y)
     with pytest.raises(NotFittedError):
-        model.predict(X)
+        never.predict(X)
+    X = pd.DataFrame(X, columns=list("abcd"))
+    model = estimator(**SMALL).fit(X, y)
+    expected, state = outputs(model, X), dict(vars(model))
+    bad_calls = [(wild, X[["a", "b"]], y), ({"n_heads": 7}, X, y), ({}, X, y[1:])]
+    for change, bad_X, bad_y in bad_calls:
+        with pytest.raises((DivergenceError, ValueError)):
+            model.set_params(**change).fit(bad_X, bad_y)
+        model.set_params(**estimator(**SMALL).get_params())
+        np.testing.assert_array_equal(outputs(model, X), expected)
+        assert all(vars(model)[name] is value for name, value in state.items() if name[-1] == "_")
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -19,10 +19,10 @@ from sklearn_restrans import (
     ResidualTransformerRegressor,
     SequenceView,
     StackedGridSearchCV,
-    _grid_search,
     make_conditioning_scorer,
     make_convergence_scorer,
 )
+from sklearn_restrans.model_selection import grid_search
 
 SMALL = {"d_model": 8, "max_iter": 4, "batch_size": 16, "random_state": 0}
 GRID = {
@@ -228,7 +228,7 @@ def test_bad_input_is_a_sentence():
 def test_the_earlier_steps_of_nested_pipelines():
     X, y = table()
     inner = make_pipeline(StandardScaler(), ResidualTransformerRegressor(**SMALL))
-    model, prefix = _grid_search._last_step(make_pipeline(StandardScaler(), inner))
+    model, prefix = grid_search._last_step(make_pipeline(StandardScaler(), inner))
     assert model is inner[-1] and prefix == "pipeline__residualtransformerregressor__"
     grid = {f"{prefix}residual_beta": [0.0, 1.0]}
     assert_same_search(*both(make_pipeline(StandardScaler(), inner), grid, X, y))
@@ -268,5 +268,5 @@ def test_nothing_to_fit_is_said():
         StackedGridSearchCV(model, {"residual_beta": [0.0]}, cv=[(range(9),)]).fit(X, y)
     with pytest.raises(ValueError, match="requires y to be passed"):
         StackedGridSearchCV(model, {"residual_beta": [0.0]}).fit(X)
-    plan, errors, _ = _grid_search._fit_group([model.set_params(d_model=-1)], X, y, {})
+    plan, errors, _ = grid_search._fit_group([model.set_params(d_model=-1)], X, y, {})
     assert plan["reason"] == "nothing could be fitted" and "d_model" in str(errors[0])

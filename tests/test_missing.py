@@ -44,7 +44,7 @@ KINDS = {"table": rows, "sequences": three_d, "view": view}
 
 def prepared(model, X):
     """Scaled readings, and where they are missing, as fit is said to prepare them."""
-    filled = (X - model._x_scaler.mean) / model._x_scaler.scale
+    filled = (X - model._preprocessing.scaler.mean) / model._preprocessing.scaler.scale
     gone = np.isnan(X[..., [0, 2]])
     return np.concatenate([np.nan_to_num(filled), gone], axis=-1)
 
@@ -58,7 +58,7 @@ def test_the_model_sees_the_mean_and_where_a_reading_is_missing(kind):
     x = torch.tensor(inputs[full])
     with torch.no_grad():
         outputs = model.net_.module_(x[..., None] if kind == "table" else x)
-    expected = model._y_scaler.inverse(outputs.numpy())[:, 0]
+    expected = model._preprocessing.targets.scaler.inverse(outputs.numpy())[:, 0]
     np.testing.assert_allclose(model.predict(X)[full], expected, rtol=1e-12)
 
 
@@ -93,11 +93,13 @@ def test_statistics_are_those_of_the_readings():
     X, y = three_d()
     X[:20, -2:] = np.nan  # padding is no missing reading
     model = ResidualTransformerRegressor(**SMALL).fit(X, y)
-    np.testing.assert_allclose(model._x_scaler.mean, np.nanmean(X, axis=(0, 1)), rtol=1e-12)
-    assert model._x_scaler.missing.tolist() == [0, 2]
+    np.testing.assert_allclose(
+        model._preprocessing.scaler.mean, np.nanmean(X, axis=(0, 1)), rtol=1e-12
+    )
+    assert model._preprocessing.scaler.missing.tolist() == [0, 2]
     only_padding = np.nan_to_num(three_d()[0])
     only_padding[:20, -2:] = np.nan
-    assert not len(clone(model).fit(only_padding, y)._x_scaler.missing)
+    assert not len(clone(model).fit(only_padding, y)._preprocessing.scaler.missing)
 
 
 def test_a_prediction_depends_on_its_own_row_alone():

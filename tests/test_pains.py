@@ -36,7 +36,8 @@ from sklearn_restrans import (
     ResidualTransformerRegressor,
     SequenceView,
 )
-from sklearn_restrans._training import predict_chunk
+from sklearn_restrans._model.chunking import predict_chunk
+from sklearn_restrans._training import prediction
 
 # -- what goes in ----------------------------------------------------------------------------------
 
@@ -459,15 +460,15 @@ def test_prediction_is_chunked_and_lack_of_memory_is_an_error(estimator, monkeyp
     """TabPFN #850 #536, autogluon #5344: out of memory on many rows, or silently wrong numbers."""
     X, y = table(estimator, n=500)
     model = estimator(**SMALL).fit(X, y)
-    sizes, infer = [], model.net_.infer
+    sizes, run = [], prediction.run
 
-    def spy(x, mask=None):
+    def spy(module, x, *rest):
         sizes.append(len(x))
         if len(sizes) > limit:
             raise torch.OutOfMemoryError("no memory left")
-        return infer(x, mask)
+        return run(module, x, *rest)
 
-    monkeypatch.setattr(model.net_, "infer", spy)
+    monkeypatch.setattr(prediction, "run", spy)
     chunk = predict_chunk(model.net_.module_.arch)
     limit = 2 * -(-500 // chunk)
     model.predict(X)

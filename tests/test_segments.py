@@ -13,7 +13,7 @@ from sklearn_restrans import (
     SeedEnsembleRegressor,
     SequenceView,
 )
-from sklearn_restrans._views import gaps, longest_step
+from sklearn_restrans._data.clock import gaps, longest_step
 from sklearn_restrans.forecasting import (
     PersistenceRegressor,
     SeasonalNaiveRegressor,
@@ -96,7 +96,7 @@ def test_scaling_knows_no_row_after_the_last_training_window_of_any_station():
     ends = np.flatnonzero(np.arange(N) % 20 < 12)
     view = SequenceView(X, ends, WINDOW, segments=STATIONS)
     model = ResidualTransformerRegressor(**SMALL).fit(view, y[ends])
-    np.testing.assert_allclose(model._x_scaler.mean, X[ends].mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(model._preprocessing.scaler.mean, X[ends].mean(axis=0), rtol=1e-12)
     future = X.copy()
     future[np.arange(N) % 20 >= 12] = np.nan
     later = SequenceView(future, ends, WINDOW, segments=STATIONS)

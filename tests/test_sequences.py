@@ -21,7 +21,8 @@ from sklearn_restrans import (
     ResidualTransformerRegressor,
     SequenceView,
 )
-from sklearn_restrans._core import ResidualTransformer
+from sklearn_restrans._model.transformer import ResidualTransformer
+from sklearn_restrans._training import prediction
 
 N, T, F = 150, 6, 3  # more rows than two chunks of prediction
 
@@ -113,7 +114,7 @@ def test_a_model_of_tables_or_windows_refuses_sequences(estimator):
     for other in (S, view):
         with pytest.raises(ValueError, match=r"X is a 3-D array .* was fitted on a 2-D table"):
             table.predict(other)
-        with pytest.raises(ValueError, match="window=3 cuts windows out of 2-D rows, but X is al"):
+        with pytest.raises(ValueError, match="was fitted on a 2-D array cut into"):
             windows.predict(other)
         with pytest.raises(ValueError, match="window=3 cuts windows out of 2-D rows, but X is al"):
             estimator(window=3, **SMALL).fit(other, y[: len(other)])
@@ -190,7 +191,11 @@ def test_padding_is_as_if_the_sequence_ended_there(estimator, readout, settings)
         with torch.inference_mode():
             expected = short.eval()(torch.as_tensor(scaled[rows, :t])).numpy()
         # float64 and a handful of matrix products: some tens of eps
-        expected = expected if "predict_proba" in dir(model) else model._y_scaler.inverse(expected)
+        expected = (
+            expected
+            if "predict_proba" in dir(model)
+            else model._preprocessing.targets.scaler.inverse(expected)
+        )
         got = raw[rows] if "predict_proba" in dir(model) else model.predict(X[rows])[:, None]
         np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
 
@@ -370,13 +375,13 @@ def test_windows_need_no_copy_of_every_row(monkeypatch):
     X = np.random.default_rng(0).standard_normal((20_000, F))
     model = ResidualTransformerRegressor(window=500, **SMALL | {"d_model": 2, "max_iter": 1})
     model.set_params(dtype="float32", batch_size=64).fit(X[:600], X[:600, 0])
-    sizes, infer = [], model.net_.infer
+    sizes, run = [], prediction.run
 
-    def spy(x, mask=None):
+    def spy(module, x, *rest):
         sizes.append(x.numel() * x.element_size())
-        return infer(x, mask)
+        return run(module, x, *rest)
 
-    monkeypatch.setattr(model.net_, "infer", spy)
+    monkeypatch.setattr(prediction, "run", spy)
     model.predict(X)
     assert max(sizes) < 2e6
     assert sum(sizes) > 1e8

@@ -16,21 +16,17 @@ from loops import (
     fitted,
     make_data,
     make_module,
+    make_net,
     no_stop,
     run,
 )
 from skorch.callbacks import Callback, EarlyStopping, EpochScoring
 
-from sklearn_restrans import _training
-from sklearn_restrans._training import (
-    DivergenceError,
-    EpochHook,
-    StopRule,
-    make_net,
-    net_state,
-    print_log,
-    restore_net,
-)
+from sklearn_restrans._training import stopping
+from sklearn_restrans._training.skorch_names import PrintLog
+from sklearn_restrans._training.state import net_state, restore_net
+from sklearn_restrans._training.stopping import EpochHook, StopRule
+from sklearn_restrans.exceptions import DivergenceError
 
 # ---- validation, stopping, best weights ------------------------------------------------------
 
@@ -72,7 +68,7 @@ class Losses:
             self.history.append({"train_loss": 0.0, self.monitor: loss})
             try:
                 rule.on_epoch_end(self)
-            except _training.StopTraining:
+            except stopping.StopTraining:
                 return epoch
         return len(self.losses)
 
@@ -115,7 +111,7 @@ def test_when_the_rule_stops_and_which_epoch_is_best(losses, patience, tol, stop
 def test_the_weights_kept_are_those_that_scored_best(seed):
     """Validation targets of pure noise: the loss rises sooner or later, the best epoch stays."""
     data, valid = make_data(60, seed), make_data(30, seed + 1)
-    net = make_net(make_module(seed), "squared_error", SETTINGS | {"lr": 0.05})
+    net = make_net(make_module(seed), "squared_error", SETTINGS | {"learning_rate": 0.05})
     rule = StopRule("valid_loss", 5, 0.0, True, "")
     best = run(net, data, 200, valid=valid, rule=rule)
     losses = net.history[:, "valid_loss"]
@@ -147,7 +143,9 @@ def test_without_validation_the_last_weights_stay(seed):
 )
 def test_divergence_is_an_error_that_says_what_to_do(n_epochs, lr, where, seed):
     """The loss of an epoch may be finite and its last step not."""
-    net = make_net(make_module(seed), "squared_error", SETTINGS | {"solver": "sgd", "lr": lr})
+    net = make_net(
+        make_module(seed), "squared_error", SETTINGS | {"solver": "sgd", "learning_rate": lr}
+    )
     data = make_data(32, seed)
     data.target *= 1e3
     rule = StopRule("train_loss", None, 0.0, False, "Lower the step.")
@@ -228,7 +226,7 @@ def plain_leaves(value):
 def test_a_restored_net_goes_on_to_the_bit(learning_rate, solver, seed):
     """Weights, history and the optimiser's moments; through pickle, without a tensor in it."""
     data = make_data(64, seed)
-    settings = {"solver": solver, "learning_rate": learning_rate, "weight_decay": 0.0}
+    settings = {"solver": solver, "schedule": learning_rate, "weight_decay": 0.0}
     net = fitted(data, 3, module=make_module(seed, learn_beta=True), **settings)
     state = pickle.loads(pickle.dumps(net_state(net, with_optimizer=True)))
     types = {type(leaf) for leaf in plain_leaves(state)}
@@ -272,9 +270,7 @@ def test_verbose_prints_one_line_an_epoch_and_silence_is_the_default(capsys, tmp
     data = make_data(32)
     fitted(data, 3)
     assert capsys.readouterr() == ("", "")
-    net = make_net(
-        make_module(), "squared_error", SETTINGS | {"verbose": 1}, [("log", print_log())]
-    )
+    net = make_net(make_module(), "squared_error", SETTINGS | {"verbose": 1}, [("log", PrintLog())])
     assert capsys.readouterr() == ("", "")
     run(net, data, 3, valid=make_data(8, 1))
     lines = capsys.readouterr().out.splitlines()
@@ -287,4 +283,4 @@ def test_each_epoch_records_loss_rate_and_time():
     net = fitted(make_data(64), 2)
     row = net.history[-1]
     assert row.keys() >= {"epoch", "train_loss", "learning_rate", "dur"}
-    assert row["epoch"] == 2 and row["learning_rate"] == SETTINGS["lr"]
+    assert row["epoch"] == 2 and row["learning_rate"] == SETTINGS["learning_rate"]

@@ -4,6 +4,7 @@ Token ids are held against one-hot channels, which `test_core.py` holds against 
 paper, and against those formulas once more, one text at a time and without padding.
 """
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,15 +14,16 @@ from smallmodels import SAME, SMALL
 from test_core import reference_sequence
 from test_fast import output_and_gradients, random_model
 
-from sklearn_restrans import (
-    ResidualTransformerClassifier,
-    ResidualTransformerRegressor,
-    _core,
-    _fast,
-)
-from sklearn_restrans._core import Architecture, ResidualTransformer
-from sklearn_restrans._data import TokenSource, TrainingSet, padded_length
-from sklearn_restrans._optimizer import make_optimizer, take_step
+from sklearn_restrans import ResidualTransformerClassifier, ResidualTransformerRegressor
+from sklearn_restrans._data.batches import TrainingSet
+from sklearn_restrans._data.sources import TokenSource
+from sklearn_restrans._data.tokens import padded_length
+from sklearn_restrans._model import shortcuts, transformer
+from sklearn_restrans._model.architecture import Architecture
+from sklearn_restrans._model.candidates import stack, unstack
+from sklearn_restrans._model.initialization import reset_parameters
+from sklearn_restrans._model.transformer import ResidualTransformer
+from sklearn_restrans._training.optimizers import make_optimizer, take_step
 
 CPU = torch.device("cpu")
 # Relative to the largest entry: re-associated float64 sums of at most 40 terms.
@@ -57,14 +59,14 @@ def test_outputs_and_gradients_are_those_of_one_hot_channels(lead, seed):
         n_candidates = lead[0] if lead else None
         arch = token_architecture(n_candidates=n_candidates, **options)
         model = random_model(arch, seed + number)
-        twin = ResidualTransformer(_fast.replace(arch, embedding="linear")).double()
+        twin = ResidualTransformer(replace(arch, embedding="linear")).double()
         twin.load_state_dict(model.state_dict())
         data_lead = lead if number % 2 else ()
         ids = random_ids(data_lead, seed + number)
         one_hot = torch.nn.functional.one_hot(ids, V).double()
         mask = ids != 0
         expected = output_and_gradients(twin, twin, one_hot, mask)
-        for function in (model, lambda *args, model=model: _fast.forward(model, *args)):
+        for function in (model, lambda *args, model=model: shortcuts.forward(model, *args)):
             got = output_and_gradients(function, model, ids, mask)
             for name, value in expected.items():
                 error = (got[name] - value).abs().max()
@@ -76,7 +78,7 @@ def test_outputs_are_the_formulas_of_each_text_alone(readout, seed):
     """Plain numpy, one text at a time, its real tokens only."""
     model = random_model(token_architecture(readout=readout, n_layers=2), seed)
     ids = random_ids(seed=seed)
-    got = _fast.forward(model, ids, ids != 0).detach().numpy()
+    got = shortcuts.forward(model, ids, ids != 0).detach().numpy()
     for row, length, output in zip(ids.numpy(), LENGTHS.tolist(), got, strict=True):
         expected, _ = reference_sequence(model, np.eye(V)[row], range(length))
         assert np.abs(output - expected).max() <= EXACT * np.abs(expected).max()
@@ -85,7 +87,7 @@ def test_outputs_are_the_formulas_of_each_text_alone(readout, seed):
 def test_a_shorter_batch_is_the_same_texts(seed):
     model = random_model(token_architecture(n_layers=2), seed)
     ids = random_ids(seed=seed)[1:]
-    long, short = (_fast.forward(model, x, x != 0) for x in (ids, ids[:, :4]))
+    long, short = (shortcuts.forward(model, x, x != 0) for x in (ids, ids[:, :4]))
     torch.testing.assert_close(long, short, rtol=EXACT, atol=EXACT)
     with pytest.raises(ValueError, match=r"token ids \(n, t\).* t <= 6"):
         model(torch.ones(2, 7, dtype=torch.int64))
@@ -110,18 +112,18 @@ def test_gradients_of_the_vectors_equal_finite_differences(seed):
 def test_stacked_candidates_are_the_separate_models(own_data, seed):
     for readout in ("last", "mean"):
         models = [random_model(token_architecture(readout=readout), seed + k) for k in range(K)]
-        stacked = ResidualTransformer.stack(models)
+        stacked = stack(models)
         ids = random_ids((K,) if own_data else (), seed)
-        together = _fast.forward(stacked, ids, ids != 0)
+        together = shortcuts.forward(stacked, ids, ids != 0)
         together.square().sum().backward()
         for k, model in enumerate(models):
             own = ids[k] if own_data else ids
-            alone = _fast.forward(model, own, own != 0)
+            alone = shortcuts.forward(model, own, own != 0)
             alone.square().sum().backward()
             torch.testing.assert_close(together[k], alone, rtol=EXACT, atol=EXACT)
             gradient = stacked.W_in.grad[k]
             torch.testing.assert_close(gradient, model.W_in.grad, rtol=EXACT, atol=EXACT)
-        for model, again in zip(models, stacked.unstack(), strict=True):
+        for model, again in zip(models, unstack(stacked), strict=True):
             assert torch.equal(model.W_in, again.W_in)
 
 
@@ -204,7 +206,9 @@ def test_predictions_are_those_of_unpadded_texts(seed):
         with torch.no_grad():
             alone = module(torch.as_tensor(ids[row : row + 1, :n])).numpy()
         np.testing.assert_allclose(
-            model.predict(ids[row : row + 1]), model._y_scaler.inverse(alone)[:, 0], **SAME
+            model.predict(ids[row : row + 1]),
+            model._preprocessing.targets.scaler.inverse(alone)[:, 0],
+            **SAME,
         )
 
 
@@ -223,7 +227,7 @@ def test_a_rare_token_moves_by_a_few_steps():
     m_k = (1 - b1) b1^k g and v_k = (1 - b2) b2^k g^2; 0.999 would give 31 lr.
     """
     model = ResidualTransformer(token_architecture())
-    model.reset_parameters("gaussian", torch.Generator().manual_seed(0))
+    reset_parameters(model, "gaussian", torch.Generator().manual_seed(0))
     optimizer = make_optimizer(model, "adamw", 1e-3, 0.0)
     before = model.W_in.detach().clone()
     for step in range(500):
@@ -242,8 +246,8 @@ def test_a_rare_token_moves_by_a_few_steps():
 @pytest.mark.parametrize("readout", ["last", "mean"])
 def test_dropout_takes_channels_of_token_vectors(readout, monkeypatch, seed):
     """If it drops everything, every text gives one and the same output."""
-    monkeypatch.setattr(_core, "dropout", lambda x, p, training: 0.0 * x)
+    monkeypatch.setattr(transformer, "dropout", lambda x, p, training: 0.0 * x)
     model = random_model(token_architecture(readout=readout, positions=None), seed)
     ids = random_ids(seed=seed)
-    got = _fast.forward(model, ids, ids != 0)
+    got = shortcuts.forward(model, ids, ids != 0)
     torch.testing.assert_close(got, got[:1].expand_as(got), rtol=EXACT, atol=EXACT)

@@ -19,17 +19,15 @@ from loops import (
     fitted,
     make_data,
     make_module,
+    make_net,
     run,
 )
 from skorch.callbacks import Callback
 from torch.nn import functional as F
 
-from sklearn_restrans import _training
-from sklearn_restrans._descent import GradientDescent, Objective
-from sklearn_restrans._training import (
-    SampleLoss,
-    make_net,
-)
+from sklearn_restrans._training import net as net_module
+from sklearn_restrans._training.descent import GradientDescent, Objective
+from sklearn_restrans._training.losses import SampleLoss
 
 # ---- losses ----------------------------------------------------------------------------------
 
@@ -100,7 +98,13 @@ def test_gd_is_gradient_descent_on_the_whole_set(seed):
     data = make_data(300, seed, weighted=True)
     bare = make_module(seed)
     net = fitted(
-        data, 4, module=make_module(seed), solver="gd", weight_decay=0.0, lr=0.05, batch_size=300
+        data,
+        4,
+        module=make_module(seed),
+        solver="gd",
+        weight_decay=0.0,
+        learning_rate=0.05,
+        batch_size=300,
     )
     losses = []
     for _ in range(4):
@@ -138,7 +142,7 @@ def test_only_some_rows_are_trained_on(seed):
 def test_micro_batches_accumulate_the_gradient_of_the_batch(size, monkeypatch, seed):
     """A batch of 100 in passes of any size: one step on the mean over the batch."""
     data = make_data(100, seed, masked=True, weighted=True)
-    monkeypatch.setattr(_training, "sequences_per_pass", lambda arch: size)
+    monkeypatch.setattr(net_module, "sequences_per_pass", lambda arch: size)
     net = fitted(data, 4, module=make_module(seed), batch_size=100)
     bare = make_module(seed)
     bare_loop(bare, bare_adamw(bare, 1e-2, 0.1), data, 4, 100)
@@ -152,7 +156,7 @@ def test_gd_does_not_depend_on_the_chunks(chunk, seed):
     net = fitted(data, 4, module=make_module(seed), solver="gd", weight_decay=0.0)
     module = make_module(seed)
     objective = Objective(module, SampleLoss("squared_error"), data, chunk=chunk)
-    descent = GradientDescent(objective, SETTINGS["lr"], seed)
+    descent = GradientDescent(objective, SETTINGS["learning_rate"], seed)
     losses = [descent.step().loss for _ in range(4)]
     assert_equal_weights(net.module_, module)
     np.testing.assert_allclose(net.history[:, "train_loss"], losses, rtol=EXACT)
@@ -166,7 +170,7 @@ def test_one_cycle_is_the_schedule_of_torch(epochs, n, batch_size, seed):
     net = make_net(
         make_module(seed),
         "squared_error",
-        SETTINGS | {"learning_rate": "one_cycle", "batch_size": batch_size},
+        SETTINGS | {"schedule": "one_cycle", "batch_size": batch_size},
         [("rates", BatchHook(lambda net: used.append(net.optimizer_.param_groups[0]["lr"])))],
     )
     run(net, data, epochs)
@@ -194,11 +198,11 @@ class BatchHook(Callback):
 
 def test_one_cycle_starts_anew_when_training_goes_on(seed):
     data = make_data(64, seed)
-    net = fitted(data, 3, learning_rate="one_cycle")
+    net = fitted(data, 3, schedule="one_cycle")
     first = net.history[:, "learning_rate"]
     run(net, data, 3)
     np.testing.assert_allclose(net.history[3:, "learning_rate"], first, rtol=1e-15)
-    assert first[-1] != SETTINGS["lr"]
+    assert first[-1] != SETTINGS["learning_rate"]
 
 
 def test_the_order_is_that_of_the_generator_alone(seed):

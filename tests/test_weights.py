@@ -10,9 +10,9 @@ import scipy.stats
 import torch
 from coremodels import MASKS, N, T, architecture, random_input, random_model
 
-from sklearn_restrans._core import (
-    ResidualTransformer,
-)
+from sklearn_restrans._model.candidates import stack, unstack
+from sklearn_restrans._model.initialization import reset_parameters
+from sklearn_restrans._model.transformer import ResidualTransformer
 
 # ---- initialisation --------------------------------------------------------------------------
 
@@ -23,7 +23,7 @@ def wide_architecture(**changes):
 
 def initialised(arch, init="gaussian", seed=0):
     model = ResidualTransformer(arch)
-    model.reset_parameters(init, torch.Generator().manual_seed(seed))
+    reset_parameters(model, init, torch.Generator().manual_seed(seed))
     return model
 
 
@@ -86,8 +86,8 @@ def test_depth_scaled_is_gaussian_with_smaller_branches(n_layers, n_heads, seed)
     arch = architecture(n_layers=n_layers, n_heads=n_heads)
     beta = torch.from_numpy(np.random.default_rng(seed).choice([0, 0.5, 0.8, 1, 2], (n_layers, 2)))
     plain, scaled = ResidualTransformer(arch, beta), ResidualTransformer(arch, beta)
-    plain.reset_parameters("gaussian", torch.Generator().manual_seed(seed))
-    scaled.reset_parameters("depth_scaled", torch.Generator().manual_seed(seed))
+    reset_parameters(plain, "gaussian", torch.Generator().manual_seed(seed))
+    reset_parameters(scaled, "depth_scaled", torch.Generator().manual_seed(seed))
     expected = plain.state_dict()
     for k, pair in enumerate(beta.numpy()):
         for b, name in zip(pair, ("W_O" if n_heads > 1 else "W_V", "W_2"), strict=True):
@@ -109,9 +109,9 @@ def test_depth_scaled_tokens_neither_grow_nor_vanish(beta, seed):
     x, growth = random_input(arch, seed).float(), {}
     for init in ("gaussian", "depth_scaled"):
         model = ResidualTransformer(arch, torch.full((12, 2), beta))
-        model.reset_parameters(init, torch.Generator().manual_seed(seed))
+        reset_parameters(model, init, torch.Generator().manual_seed(seed))
         with torch.no_grad():
-            Z = [trace.output.flatten(0, 1) for trace in model.traces(x)]
+            Z = [Z.flatten(0, 1) for _, _, Z, _ in model.traces(x)]
         first, last = (np.linalg.svd(z, compute_uv=False) for z in (Z[0], Z[-1]))
         growth[init] = last[[-1, 0]] / first[[-1, 0]]
     assert (growth["depth_scaled"] > beta**22).all(), growth
@@ -141,9 +141,9 @@ def candidates(seed, **changes):
 @pytest.mark.parametrize("learn_beta", [False, True])
 def test_stack_and_unstack_are_inverse(learn_beta, positions, seed):
     models = candidates(seed, positions=positions, learn_beta=learn_beta)
-    stacked = ResidualTransformer.stack(models)
+    stacked = stack(models)
     assert stacked.arch == replace(models[0].arch, n_candidates=3)
-    back = stacked.unstack()
+    back = unstack(stacked)
     for model, again in zip(models, back, strict=True):
         assert again.arch == model.arch
         assert again.state_dict().keys() == model.state_dict().keys()
@@ -161,7 +161,7 @@ def test_stack_and_unstack_are_inverse(learn_beta, positions, seed):
 def test_candidates_in_one_model_equal_separate_models(own_input, readout, mask, seed):
     """Outputs, gradients and traces of K stacked models are those of the K models."""
     models = candidates(seed, readout=readout)
-    stacked = ResidualTransformer.stack(models)
+    stacked = stack(models)
     x = torch.stack([random_input(stacked.arch, seed + k) for k in range(3)])
     inputs = list(x) if own_input else [x[0]] * 3
     outputs = torch.stack([model(one, mask) for model, one in zip(models, inputs, strict=True)])
@@ -185,7 +185,7 @@ def test_candidates_in_one_model_equal_separate_models(own_input, readout, mask,
 
 def test_every_candidate_may_have_its_own_mask(seed):
     models = candidates(seed)
-    stacked = ResidualTransformer.stack(models)
+    stacked = stack(models)
     x = random_input(stacked.arch, seed)
     masks = [torch.ones(N, T).bool(), MASKS["trailing"], MASKS["leading"]]
     expected = torch.stack([model(x, mask) for model, mask in zip(models, masks, strict=True)])

@@ -1,0 +1,424 @@
+"""What X may be, learnt once in fit and held against every later X.
+
+`learn_inputs` makes an `InputSpec` of the parameters and the first X; ``spec.check(X)`` serves
+every later call. A spec is never changed, so a fit that fails leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from .._compat import _num_samples
+from .arrays import n_axes, refuse_masked, refuse_unequal_lengths
+from .clock import gaps, longest_step
+from .tokens import as_ids, padded_length, pretrained_vectors, takes_ids
+from .windows import SequenceView
+
+_KINDS = {
+    "tokens": "2-D array of token ids",
+    "table": "2-D table",
+    "window": "2-D array cut into windows",
+    "sequence": "3-D array or SequenceView of sequences",
+}
+_FLOATS = [np.float64, np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class InputSpec:
+    """What fit learnt about X.
+
+    Attributes
+    ----------
+    owner : str
+        Class name of the estimator, for messages.
+    kind : {"table", "window", "sequence", "tokens"}
+    n_features : int
+        Columns of a 2-D X, channels of a 3-D X.
+    names : ndarray of str or None
+        Names of the columns.
+    n_tokens : int or None
+        Tokens of a sequence; of token ids the longest row that there are positions for.
+    window : int or None
+        Rows of a window cut out of 2-D rows.
+    spacing : int or None
+        Dilation of the SequenceView it was learnt on.
+    longest_step : Timedelta or None
+        A longer step of the time stamps starts a new segment.
+    labelled : bool
+        Whether the segments of the rows were given.
+    known_ids : bool ndarray or None
+        Which token ids have a vector that training has met.
+    pretrained : bool
+        Whether the vectors of token ids were given.
+    """
+
+    owner: str
+    kind: str
+    n_features: int
+    names: np.ndarray | None = None
+    n_tokens: int | None = None
+    window: int | None = None
+    spacing: int | None = None
+    longest_step: pd.Timedelta | None = None
+    labelled: bool = False
+    known_ids: np.ndarray | None = None
+    pretrained: bool = False
+
+    def check(self, X, segments=None):
+        """A validated X: table (n, f), array (n, T, f), SequenceView or token ids (n, T).
+
+        Parameters
+        ----------
+        X : array-like or SequenceView
+            Samples of the kind learnt in fit.
+        segments : array-like of shape (n_rows,), default=None
+            For windows, the label of the series or stretch each row belongs to.
+
+        Raises
+        ------
+        ValueError
+            If X is of another kind or shape, or holds what cannot be read.
+        """
+        if self.kind == "tokens":
+            _refuse_time(None, segments)
+            return self._known(as_ids(X, self.owner), X)
+        _refuse_segments(self.window, segments)
+        kind = _kind_of(X, self.window)
+        if kind != self.kind and n_axes(X) > 1:  # fewer axes are refused by scikit-learn's check
+            if kind == "sequence":
+                _read_sequences(X, self.owner)  # text in X is what must be said first
+            raise ValueError(
+                f"X is a {_KINDS[kind]}, but {self.owner} was fitted on a {_KINDS[self.kind]}; "
+                "pass the same kind."
+            )
+        if self.kind == "sequence" == kind:
+            X = _read_sequences(X, self.owner)
+            self._check_sequences(X)
+            return X
+        if kind == "window":
+            if self.labelled and segments is None:
+                warnings.warn(
+                    "fit was told the segments of its rows, and this call is not: windows reach "
+                    "across them. Pass segments=... here too, or use a SequenceView.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+            segments = _segment_numbers(X, segments, self.longest_step)
+        rows, _, _ = _read_rows(X, self.owner, self)
+        return _cut(rows, self.window, segments) if kind == "window" else rows
+
+    def meeting(self, X):
+        """The spec of a fit that goes on and trains the ids of X too."""
+        met = np.unique(as_ids(X, self.owner))
+        known = self.known_ids.copy()
+        known[met[met < len(known)]] = True
+        beyond = met[met >= len(known)]
+        if len(beyond) and not self.pretrained:
+            warnings.warn(
+                f"warm_start=True goes on with vectors for the ids below {len(known)}: "
+                f"{len(beyond)} ids of X, such as {beyond[0]}, are taken for unknown. Fit first on "
+                "rows that hold the largest id, or set warm_start=False.",
+                UserWarning,
+                stacklevel=5,
+            )
+        return replace(self, known_ids=known)
+
+    def _check_sequences(self, X):
+        n_tokens, n_features = X.shape[1:]
+        if n_features != self.n_features:
+            raise ValueError(
+                f"X has {n_features} channels (features), but {self.owner} is expecting "
+                f"{self.n_features} channels as input."
+            )
+        self._check_names(X)
+        spacing = X.dilation if isinstance(X, SequenceView) else None
+        if spacing is not None and self.spacing not in (None, spacing):
+            raise ValueError(
+                f"X is a SequenceView with dilation={spacing}, but {self.owner} was fitted on "
+                f"dilation={self.spacing}; pass the same."
+            )
+        if n_tokens != self.n_tokens:
+            raise ValueError(
+                f"X has sequences of {n_tokens} tokens, but {self.owner} was fitted on "
+                f"{self.n_tokens}; pad shorter ones with NaN tokens at the end, cut longer ones."
+            )
+
+    def _check_names(self, X):
+        """Refuse other column names than those of fit; ids may have fewer or more columns."""
+        columns = getattr(X, "columns", None)
+        names = () if self.names is None else self.names
+        pairs = zip(() if columns is None else columns, names, strict=False)
+        for place, (column, name) in enumerate(pairs):
+            if isinstance(column, str) and column != name:
+                raise ValueError(
+                    f"column {place} of X is {column!r}, but {self.owner} was fitted on "
+                    f"{name!r} there; pass the same columns in the same order."
+                )
+
+    def _known(self, ids, X):
+        """Token ids (n, T), 0 after the last token of each row, no row without any.
+
+        A row of padding alone holds one unknown token, as an empty text does. Without pretrained
+        vectors, ids that fit did not see are unknown ones: no vector was learnt for them.
+        """
+        self._check_names(X)
+        n_ids = len(self.known_ids)
+        if self.pretrained and ids.max() >= n_ids:
+            row, column = np.argwhere(ids >= n_ids)[0]
+            raise ValueError(
+                f"X holds the token id {ids[row, column]} in row {row}, but embedding has vectors "
+                f"for the ids 0 to {n_ids - 1} only; use the vocabulary the vectors belong to, or "
+                "write 1 (unknown) for other tokens."
+            )
+        length = ids.shape[1] - (ids[:, ::-1] != 0).argmax(axis=1)
+        length[~ids.any(axis=1)] = 0
+        self._check_id_rows(ids, length)
+        if not self.pretrained:
+            known = np.append(self.known_ids, False)[np.minimum(ids, n_ids)]
+            ids = np.where(known | (ids == 0), ids, 1)
+        ids = ids[:, : max(1, length.max())].copy()
+        ids[length == 0, 0] = 1
+        return ids
+
+    def _check_id_rows(self, ids, length):
+        """Refuse padding before a token, and more tokens than there are positions."""
+        early = (ids == 0) & (np.arange(ids.shape[1]) < length[:, None])
+        if early.any():
+            row = np.flatnonzero(early.any(axis=1))[0]
+            raise ValueError(
+                f"row {row} of X has id 0, which is padding, before its last token; pad at the "
+                "end, and number the tokens from 1 (1: unknown)."
+            )
+        if length.max() > self.n_tokens:
+            raise ValueError(
+                f"row {length.argmax()} of X has {length.max()} tokens, but {self.owner} was "
+                f"fitted on rows of {self.n_features} and takes up to {self.n_tokens}; cut longer "
+                "ones (SequenceVectorizer does), or fit on wider rows."
+            )
+
+
+def learn_inputs(estimator, X, segments=None):
+    """The spec of the X that an estimator is fitted on, and that X validated.
+
+    Parameters
+    ----------
+    estimator : object
+        With the parameters ``window``, ``embedding`` and ``d_model``.
+    X : array-like or SequenceView
+        Samples, as for fit.
+    segments : array-like of shape (n_rows,), default=None
+        For windows, the label of the series or stretch each row belongs to.
+
+    Returns
+    -------
+    spec : InputSpec
+    X : ndarray or SequenceView
+        As from ``spec.check(X, segments)``.
+    """
+    owner, window = type(estimator).__name__, estimator.window
+    if takes_ids(estimator.embedding):
+        _refuse_time(window, segments)
+        return _learn_ids(estimator, X, owner)
+    _refuse_segments(window, segments)
+    kind = _kind_of(X, window)
+    if kind == "sequence":
+        X = _read_sequences(X, owner)
+        return _learn_sequences(X, owner, window), X
+    clock, labelled = None, segments is not None
+    if kind == "window":
+        clock = longest_step(getattr(X, "index", None), "auto")
+        segments = _segment_numbers(X, segments, clock)
+    X, n_features, names = _read_rows(X, owner)
+    spec = InputSpec(owner, kind, n_features, names)
+    if kind == "table":
+        return spec, X
+    if window > len(X):
+        raise ValueError(
+            f"window={window} is longer than the {len(X)} rows of X; use a window of at most "
+            f"{len(X)}, or pass more rows."
+        )
+    spec = replace(spec, window=window, n_tokens=window, longest_step=clock, labelled=labelled)
+    return spec, _cut(X, window, segments)
+
+
+def _learn_ids(estimator, X, owner):
+    ids = as_ids(X, owner)
+    table = pretrained_vectors(estimator.embedding, estimator.d_model)
+    n_features, names = _columns_of(X, owner)
+    known = np.zeros(max(2, ids.max() + 1 if table is None else len(table)), dtype=bool)
+    known[np.unique(ids[ids < len(known)])] = True
+    spec = InputSpec(
+        owner,
+        "tokens",
+        n_features,
+        names,
+        n_tokens=int(padded_length(ids.shape[1])),
+        known_ids=known,
+        pretrained=table is not None,
+    )
+    return spec, spec._known(ids, X)
+
+
+def _learn_sequences(X, owner, window):
+    if window is not None:
+        raise ValueError(
+            f"window={window} cuts windows out of 2-D rows, but X is already 3-D with shape "
+            f"{X.shape}; set window=None."
+        )
+    view = isinstance(X, SequenceView)
+    if view and X.window > len(X.series):
+        raise ValueError(
+            f"X is a SequenceView with window={X.window} on a series of {len(X.series)} rows; use "
+            f"a window of at most {len(X.series)}, or a longer series."
+        )
+    names, spacing = (X.columns, X.dilation) if view else (None, None)
+    return InputSpec(owner, "sequence", X.shape[2], names, n_tokens=X.shape[1], spacing=spacing)
+
+
+def _kind_of(X, window):
+    if isinstance(X, SequenceView) or n_axes(X) > 2:
+        return "sequence"
+    return "table" if window is None else "window"
+
+
+def _cut(rows, window, segments):
+    return SequenceView(rows, np.arange(len(rows)), window, segments=segments)
+
+
+def _refuse_time(window, segments):
+    if window is not None or segments is not None:
+        raise ValueError(
+            f"window={window} and segments are for 2-D rows in time order; token ids have none: "
+            "set window=None, and pass no segments."
+        )
+
+
+def _refuse_segments(window, segments):
+    if segments is not None and window is None:
+        raise ValueError(
+            "segments has a meaning for window=... only; set window, or use SequenceView(..., "
+            "segments=...)."
+        )
+
+
+# ---- reading arrays -------------------------------------------------------------------------
+
+
+def _read_sequences(X, owner):
+    """A 3-D array or a SequenceView of finite numbers and NaN."""
+    view = isinstance(X, SequenceView)
+    _refuse_masked_numbers(X.series if view else X)
+    checks = {"ensure_all_finite": "allow-nan", "estimator": owner, "input_name": "X"}
+    if view:
+        _with_hint_at_text(check_array, X.series, dtype="numeric", **checks)
+        if not len(X):
+            raise ValueError(f"Found a SequenceView with 0 sample(s) (shape={X.shape}).")
+        return X
+    refuse_unequal_lengths(X)
+    X = _with_hint_at_text(check_array, X, dtype=_FLOATS, allow_nd=True, ensure_2d=False, **checks)
+    if X.ndim > 3:
+        raise ValueError(f"X has {X.ndim} axes; a table has 2, an array of sequences 3.")
+    if 0 in X.shape:
+        raise ValueError(f"X has shape {X.shape}: 0 tokens or 0 feature(s) in a sequence.")
+    return X
+
+
+def _read_rows(X, owner, spec=None):
+    """2-D rows of finite numbers and NaN, how many columns they have, and their names.
+
+    Number and names must be those of ``spec`` where there is one, as scikit-learn checks them.
+    """
+    _refuse_masked_numbers(X)
+    refuse_unequal_lengths(X)
+    seen = _columns_seen(owner, spec)
+    X = _with_hint_at_text(
+        validate_data,
+        seen,
+        X,
+        dtype=_FLOATS,
+        reset=spec is None,
+        ensure_all_finite="allow-nan",
+    )
+    return X, seen.n_features_in_, getattr(seen, "feature_names_in_", None)
+
+
+def _columns_of(X, owner):
+    """Number and names of the columns, whatever they hold."""
+    seen = _columns_seen(owner)
+    validate_data(seen, X, skip_check_array=True)
+    return seen.n_features_in_, getattr(seen, "feature_names_in_", None)
+
+
+def _columns_seen(owner, spec=None):
+    """The record of columns that scikit-learn's check reads and writes, outside the estimator."""
+    seen = _record_named(owner)()
+    if spec is not None:
+        seen.n_features_in_ = spec.n_features
+        if spec.names is not None:
+            seen.feature_names_in_ = spec.names
+    return seen
+
+
+@cache
+def _record_named(owner):
+    """An empty estimator of that class name, which scikit-learn's messages mention."""
+    return type(owner, (BaseEstimator,), {})
+
+
+def _with_hint_at_text(function, *args, **kwargs):
+    try:
+        return function(*args, **kwargs)
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        raise ValueError(
+            f"X holds text where numbers are expected: {error}; texts go through "
+            "SequenceVectorizer to an estimator with embedding='token', categories through "
+            "OneHotEncoder."
+        ) from None
+
+
+def _refuse_masked_numbers(X):
+    refuse_masked(X, "X", "astype(float).filled(np.nan): NaN is a missing reading")
+
+
+# ---- segments -------------------------------------------------------------------------------
+
+
+def _segment_numbers(rows, labels, longest):
+    """Number of the segment of each row: a new label, or a gap in the time stamps, starts one.
+
+    None where neither tells. ``rows`` are as the user passed them, with their index, which must go
+    forward within a label; ``longest`` is the longest step that fit knew.
+    """
+    n = _num_samples(rows)
+    new = np.zeros(n, dtype=bool)
+    if labels is not None:
+        labels = np.asarray(labels)
+        if labels.shape != (n,):
+            raise ValueError(
+                f"segments must hold one label per row of X, shape ({n},), got {labels.shape}."
+            )
+        if pd.isna(labels).any():
+            raise ValueError("segments holds missing labels; give every row one.")
+        new[1:] |= labels[1:] != labels[:-1]
+    index = getattr(rows, "index", None)
+    if isinstance(index, pd.DatetimeIndex):
+        back = np.r_[False, np.diff(index.asi8) <= 0] & ~new
+        if back.any():
+            row = int(np.flatnonzero(back)[0])
+            raise ValueError(
+                f"the time stamps of X go back, or repeat, at row {row} ({index[row]}): sort the "
+                "rows by time and keep one of each (X.sort_index()), name the series of every row "
+                "with segments=..., or pass X.to_numpy() to ignore the index."
+            )
+        new |= gaps(index, longest)
+    return np.cumsum(new) if new.any() else None

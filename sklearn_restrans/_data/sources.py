@@ -1,0 +1,151 @@
+"""Scaled inputs as tensors: windows, masks and padding, without copying what can be viewed.
+
+A *source* holds the scaled inputs of one call to fit or predict as tensors and hands out batches
+``(x, mask)``: x (B, T, f), mask (B, T) with True at real tokens, or None when every token of the
+batch is real. Which rows are ``partial`` (short history, padding) is known beforehand, so that a
+row always meets the same kernels, whatever rows come with it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from .tokens import padded_length
+from .windows import SequenceView
+
+
+def make_source(X, scaler, dtype, device):
+    """Source of scaled batches for a validated X: 2-D table, 3-D array or SequenceView.
+
+    Without a scaler X holds token ids.
+    """
+    if scaler is None:
+        return TokenSource(X, device)
+    if isinstance(X, SequenceView):
+        return WindowSource(scaler.to_tensor(X.series, dtype, device), X)
+    if X.ndim == 2:
+        return DenseSource(scaler.to_tensor(X, dtype, device)[..., None])
+    mask = padding_mask(X)
+    rows = scaler.to_tensor(X.reshape(-1, X.shape[2]), dtype, device)
+    rows = rows.reshape(*X.shape[:2], -1)
+    if mask is not None:
+        rows *= torch.as_tensor(mask, device=device)[..., None]  # no reading is missing in padding
+    return DenseSource(rows, mask)
+
+
+def padding_mask(X):
+    """Real tokens (n, T) of a 3-D array whose trailing tokens may be NaN in every channel.
+
+    Returns None when nothing is padded. Any other NaN is a missing reading.
+
+    Raises
+    ------
+    ValueError
+        If a whole sequence is padding.
+    """
+    padded = np.isnan(X).all(axis=2)
+    if not padded[:, -1].any():
+        return None
+    # Reversed back by a copy: torch takes no negative strides.
+    real = np.logical_or.accumulate(~padded[:, ::-1], axis=1)[:, ::-1].copy()
+    if not real[:, 0].all():
+        rows = np.flatnonzero(~real[:, 0])
+        raise ValueError(
+            f"X holds sequences that are all padding (NaN in every token), first at row {rows[0]}; "
+            "remove them."
+        )
+    return real
+
+
+class DenseSource:
+    """Sequences held as one tensor (n, T, f)."""
+
+    lengths = None
+
+    def __init__(self, x, mask=None):
+        self.x = x
+        self.mask = None if mask is None else torch.as_tensor(mask, device=x.device)
+        self.partial = np.zeros(len(x), bool) if mask is None else ~np.asarray(mask).all(axis=1)
+
+    def __len__(self):
+        return len(self.x)
+
+    def take(self, rows):
+        """Batch of the samples ``rows`` (int64 array): x (B, T, f) and mask (B, T) or None."""
+        index = torch.as_tensor(rows, device=self.x.device)
+        x = self.x.index_select(0, index)
+        if not self.partial[rows].any():
+            return x, None
+        return x, self.mask.index_select(0, index)
+
+
+class WindowSource:
+    """Windows of a series tensor (N, f): a strided view, one copy per batch."""
+
+    lengths = None
+
+    def __init__(self, series, view):
+        self.series = series.contiguous()
+        self.ends = view.ends
+        self.partial = view.partial
+        self.some_partial = bool(self.partial.any())
+        self.first = view.first
+        self.offsets = np.arange(view.window - 1, -1, -1) * view.dilation
+        span = (view.window - 1) * view.dilation
+        n_rows, n_features = series.shape
+        self.starts = torch.as_tensor(self.ends - span, device=series.device)
+        self.windows = None
+        if n_rows > span:
+            self.windows = self.series.as_strided(
+                (n_rows - span, view.window, n_features),
+                (n_features, view.dilation * n_features, 1),
+            )
+
+    def __len__(self):
+        return len(self.ends)
+
+    def take(self, rows):
+        """Batch of the samples ``rows`` (int64 array): x (B, T, f) and mask (B, T) or None."""
+        starts = self.starts.index_select(0, torch.as_tensor(rows, device=self.starts.device))
+        if not self.some_partial or not self.partial[rows].any():
+            return self.windows.index_select(0, starts), None
+        ends = self.ends[rows]
+        index = ends[:, None] - self.offsets
+        first = 0 if self.first is None else self.first[ends][:, None]
+        real = torch.as_tensor(index >= first, device=self.series.device)
+        if self.windows is None:
+            x = self.series[torch.as_tensor(np.maximum(index, first), device=self.series.device)]
+        else:
+            # From the first row of the series on at least; rolled to where the window ends.
+            x = self.windows.index_select(0, starts.clamp(min=0))
+            short = np.flatnonzero(index[:, 0] < 0)
+            if len(short):
+                places = torch.as_tensor(np.maximum(index[short], 0), device=self.series.device)
+                x[torch.as_tensor(short, device=x.device)] = self.series[places]
+        # What stands before the start of a series is no value: masked, and zero to stay finite.
+        return x * real[..., None], real
+
+
+class TokenSource:
+    """Token ids as one tensor (n, W), 0 after the last token of each row.
+
+    Every row has a padded length of its own; a batch is as long as the longest of its rows needs.
+    """
+
+    def __init__(self, ids, device):
+        ids = np.ascontiguousarray(ids, dtype=np.int32)
+        lengths = padded_length((ids != 0).sum(axis=1))
+        # Rows of one padded length are alike: all of them come with a mask.
+        self.lengths, self.partial = lengths, np.zeros(len(ids), bool)
+        missing = max(0, int(lengths.max(initial=0)) - ids.shape[1])
+        self.x = torch.as_tensor(np.pad(ids, ((0, 0), (0, missing))) if missing else ids).to(device)
+
+    def __len__(self):
+        return len(self.x)
+
+    def take(self, rows):
+        """Batch of the samples ``rows`` (int64 array): ids (B, T) and mask (B, T)."""
+        index = torch.as_tensor(rows, device=self.x.device)
+        ids = self.x[:, : int(self.lengths[rows].max())].index_select(0, index)
+        return ids, ids != 0

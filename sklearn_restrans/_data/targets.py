@@ -1,0 +1,172 @@
+"""What y may be, how it becomes numbers, and how outputs become predictions.
+
+The two kinds have one form: ``read`` validates y, ``learn`` makes the coding from the training
+rows, ``check`` validates a later y against it, ``encode`` and ``decode`` translate.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from .._compat import _check_y
+from .scaling import Scaler
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionTargets:
+    """Numbers, standardised by the statistics of the training rows."""
+
+    n_axes: int
+    scaler: Scaler
+
+    # Splits keep no proportions.
+    stratified = False
+
+    @staticmethod
+    def read(y, owner):
+        """y as a finite array (n,) or (n, c)."""
+        y = _check_y(y, multi_output=True, y_numeric=True, estimator=owner)
+        if not np.isfinite(y).all():  # None became NaN
+            raise ValueError("Input y contains NaN: a target is missing; leave these rows out.")
+        if y.ndim == 2 and y.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected; the fit is the same, "
+                "and predict returns a column. Pass y.ravel() for 1d predictions.",
+                DataConversionWarning,
+                stacklevel=2,
+            )
+        return y
+
+    @classmethod
+    def learn(cls, y, rows, weight, loss):
+        """The coding of a validated y; ``weight`` (n,) or None counts on the training rows."""
+        fit_weight = None if weight is None else weight[rows]
+        scaler = Scaler.fit(y[rows].reshape(len(rows), -1), fit_weight)
+        return cls(y.ndim, scaler)
+
+    @property
+    def n_outputs(self):
+        """Number of target columns."""
+        return len(self.scaler.mean)
+
+    def check(self, y, owner):
+        """A validated y with as many columns as that of fit."""
+        y = self.read(y, owner)
+        width = y[:1].size
+        if width != self.n_outputs:
+            raise ValueError(f"y has {width} target columns, but {self.n_outputs} are expected.")
+        return y
+
+    def encode(self, y, dtype):
+        """Standardised targets (n, c)."""
+        return self.scaler.to_tensor(y.reshape(len(y), -1), dtype, "cpu")
+
+    def decode(self, outputs):
+        """Predictions in the units and the shape of y, from outputs (n, c)."""
+        y = self.scaler.inverse(outputs)
+        return y[:, 0] if self.n_axes == 1 else y
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTargets:
+    """Labels, by their place among the sorted classes, or one-hot for the squared error."""
+
+    classes: np.ndarray
+    one_hot: bool
+
+    stratified = True
+
+    @staticmethod
+    def read(y, owner):
+        """y as an array (n,) of labels of one type."""
+        y = _check_y(checked_labels(y), multi_output=False, estimator=owner)
+        check_classification_targets(y)
+        return y
+
+    @classmethod
+    def learn(cls, y, rows, weight, loss):
+        """The coding of a validated y; every row counts, as later ones may hold any class."""
+        return cls(np.unique(y), loss == "squared_error")
+
+    @property
+    def n_outputs(self):
+        """Number of classes."""
+        return len(self.classes)
+
+    def check(self, y, owner):
+        """A validated y without labels that fit did not see."""
+        y = self.read(y, owner)
+        unknown = np.setdiff1d(y, self.classes)
+        if len(unknown):
+            raise ValueError(
+                f"y has labels that are not in the fitted classes: {unknown[:5].tolist()}."
+            )
+        return y
+
+    def encode(self, y, dtype):
+        """Class numbers (n,), or one-hot rows (n, c)."""
+        codes = torch.as_tensor(np.searchsorted(self.classes, y))
+        if not self.one_hot:
+            return codes
+        return torch.nn.functional.one_hot(codes, len(self.classes)).to(dtype)
+
+    def decode(self, outputs):
+        """The class of the largest output of each row."""
+        return self.classes[outputs.argmax(axis=1)]
+
+
+def weigh_classes(class_weight, y, weight):
+    """Sample weights (n,) times the weight of each row's class; None stays "all equal"."""
+    if class_weight is None:
+        return weight
+    classes, codes = np.unique(y, return_inverse=True)
+    with np.errstate(divide="ignore"):
+        per_class = compute_class_weight(class_weight, classes=classes, y=y, sample_weight=weight)
+    # "balanced" divides by zero for a class whose every sample has weight zero.
+    per_class[~np.isfinite(per_class)] = 0.0
+    if (per_class < 0).any():
+        raise ValueError(f"class_weight must not be negative, got {class_weight!r}.")
+    weight = per_class[codes] if weight is None else weight * per_class[codes]
+    if not weight.any():
+        raise ValueError(
+            f"class_weight={class_weight!r} leaves no sample a weight above zero; there is nothing "
+            "to fit."
+        )
+    return weight
+
+
+def checked_labels(y):
+    """y as an array (n,) of labels of one type; or a sentence, such as where one is missing."""
+    if isinstance(y, np.ma.MaskedArray):
+        y = y.tolist()  # None where the mask is set
+    # Not numpy's own types: it makes strings of "a" and nan, and floats of nullable integers.
+    labels = y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)
+    labels = column_or_1d(labels, warn=True)
+    missing = pd.isna(labels)
+    if missing.any():
+        row = missing.argmax()
+        raise ValueError(
+            f"Input y contains NaN or None: {missing.sum()} of {len(labels)} labels are missing, "
+            f"first in row {row} ({labels[row]}); drop these rows of X and y."
+        )
+    if labels.dtype != object:
+        return labels
+    if all(isinstance(label, str) for label in labels):
+        return np.asarray(y) if isinstance(y, list | tuple) else labels
+    first = {type(label).__name__: row for row, label in reversed([*enumerate(labels)])}
+    labels = pd.Series(labels).infer_objects().to_numpy()
+    if labels.dtype == object:
+        found = ", ".join(f"{name} (row {first[name]})" for name in sorted(first, key=first.get))
+        raise ValueError(
+            f"y holds labels of the types {found}; make them all strings, all numbers or all "
+            "booleans, for instance with [str(label) for label in y]."
+        )
+    return labels

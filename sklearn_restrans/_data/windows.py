@@ -1,0 +1,165 @@
+"""Windows of a series, and the stretches of it that they stay within."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._validation import check_integer
+
+
+class SequenceView:
+    """Windows of one shared series, made only when they are looked at.
+
+    Sample i is the ``window`` rows ``ends[i], ends[i] - dilation, ...`` of ``series`` in time
+    order. Indexing with an integer array, a mask or a slice gives another view on the same
+    series, so a view goes through scikit-learn's splitters and searches as it is, and a test fold
+    keeps its true history.
+
+    Parameters
+    ----------
+    series : array-like of shape (n_rows, n_features)
+        Rows in time order; a memory map is not read before it is needed.
+    ends : array-like of int of shape (n_samples,)
+        Row of ``series`` at which each window ends.
+    window : int
+        Number of rows in a window, >= 1.
+    dilation : int, default=1
+        Distance between two rows of a window, >= 1.
+    segments : array-like of shape (n_rows,), default=None
+        Label of the series, station or stretch each row belongs to; equal labels must be
+        neighbours. A window never crosses from one segment into another.
+
+    Attributes
+    ----------
+    shape : tuple (n_samples, window, n_features)
+        As of the 3-D array that ``np.asarray(view)`` makes.
+    dtype : dtype
+        Number type of the series.
+    columns : ndarray of str of shape (n_features,) or None
+        Column names, if the series was a DataFrame with string names.
+    partial : ndarray of bool of shape (n_samples,)
+        Windows that begin before their series, or segment, does.
+
+    Raises
+    ------
+    ValueError
+        If ``series`` is not 2-D, an end is not one of its rows, ``window`` or ``dilation`` is
+        smaller than 1, or a segment comes back after another one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_restrans import SequenceView
+    >>> view = SequenceView(np.arange(10.0).reshape(5, 2), ends=[2, 3, 4], window=3)
+    >>> view.shape
+    (3, 3, 2)
+    >>> np.asarray(view[1:])[0, :, 0].tolist()
+    [2.0, 4.0, 6.0]
+    """
+
+    ndim = 3
+
+    def __init__(self, series, ends, window, *, dilation=1, segments=None):
+        if not hasattr(series, "shape"):
+            series = np.asarray(series)
+        columns = None
+        if hasattr(series, "to_numpy"):
+            names = list(getattr(series, "columns", []))
+            if names and all(isinstance(name, str) for name in names):
+                columns = np.asarray(names, dtype=object)
+            series = series.to_numpy()
+        if len(series.shape) != 2:
+            raise ValueError(
+                f"series must be 2-D (n_rows, n_features), got shape {tuple(series.shape)}; "
+                "reshape a single variable with series.reshape(-1, 1)."
+            )
+        self.window = check_integer("window", window)
+        self.dilation = check_integer("dilation", dilation)
+        ends = np.asarray(ends)
+        if ends.ndim != 1 or (ends.size and not np.issubdtype(ends.dtype, np.integer)):
+            raise ValueError(
+                f"ends must be a 1-D array of row numbers, got {ends.ndim}-D of {ends.dtype}."
+            )
+        if ends.size and not 0 <= ends.min() <= ends.max() < len(series):
+            raise ValueError(
+                f"ends must lie between 0 and {len(series) - 1}, the rows of series; "
+                f"got {ends.min()} to {ends.max()}."
+            )
+        self.series, self.columns = series, columns
+        self.ends = ends.astype(np.int64, copy=False)
+        self.first = None if segments is None else _segment_starts(segments, len(series))
+
+    @property
+    def shape(self):
+        """(n_samples, window, n_features)."""
+        return (len(self.ends), self.window, self.series.shape[1])
+
+    @property
+    def dtype(self):
+        """Number type of the series."""
+        return self.series.dtype
+
+    @property
+    def partial(self):
+        """Boolean (n_samples,): windows that begin before their series (or segment) does."""
+        first = 0 if self.first is None else self.first[self.ends]
+        return self.ends - (self.window - 1) * self.dilation < first
+
+    def __len__(self):
+        return len(self.ends)
+
+    def __getitem__(self, key):
+        if isinstance(key, tuple):
+            # scikit-learn indexes arrays as X[rows, ...]
+            if len(key) != 2 or key[1] is not Ellipsis:
+                raise IndexError(
+                    "a SequenceView is indexed by samples only; np.asarray(view) gives a 3-D array."
+                )
+            key = key[0]
+        if isinstance(key, int | np.integer):
+            return np.asarray(self[[key]])[0]
+        ends = self.ends[key]
+        if ends.ndim != 1:
+            raise IndexError(
+                "a SequenceView is indexed by an integer, a slice, a mask or a 1-D array of "
+                f"integers; got {key!r}."
+            )
+        view = object.__new__(SequenceView)
+        view.__dict__.update(self.__dict__, ends=ends)
+        return view
+
+    def __array__(self, dtype=None, copy=None):
+        """The windows as a 3-D array; rows before the start of the series are NaN."""
+        if copy is False:
+            raise ValueError("a SequenceView holds no 3-D array: it cannot be had without a copy.")
+        rows = self.ends[:, None] - np.arange(self.window - 1, -1, -1) * self.dilation
+        first = 0 if self.first is None else self.first[self.ends][:, None]
+        missing = rows < first
+        values = np.asarray(self.series)[np.where(missing, 0, rows)]
+        if missing.any():
+            values = values.astype(np.result_type(values.dtype, np.float32))
+            values[missing] = np.nan
+        return values if dtype is None else values.astype(dtype)
+
+    def __repr__(self):
+        return (
+            f"SequenceView(shape={self.shape}, dilation={self.dilation}, "
+            f"series of {self.series.shape[0]} rows)"
+        )
+
+
+def _segment_starts(segments, n_rows):
+    """First row of the segment each row belongs to, (n_rows,)."""
+    segments = np.asarray(segments)
+    if segments.shape != (n_rows,):
+        raise ValueError(
+            f"segments must hold one label per row, shape ({n_rows},), got {segments.shape}."
+        )
+    new = np.r_[True, segments[1:] != segments[:-1]][:n_rows]
+    labels = segments[new]
+    if len(np.unique(labels)) < len(labels):
+        raise ValueError(
+            "segments must keep equal labels together; a label comes back after another one. "
+            "Sort the rows by segment, then by time."
+        )
+    return np.maximum.accumulate(np.where(new, np.arange(n_rows), 0))

@@ -1,0 +1,256 @@
+"""What the estimators share: fit, prediction, diagnostics, pickling."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import asdict
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from .._compat import _fit_context
+from .._data.targets import ClassTargets, RegressionTargets
+from .._model.architecture import Architecture
+from .._model.transformer import ResidualTransformer
+from .._training.descent import Objective
+from .._training.device import available_device, torch_state
+from .._training.losses import SampleLoss
+from .._training.net import make_net
+from .._training.prediction import outputs
+from .._training.settings import TrainingSettings
+from .._training.state import net_state, restore_net
+from ..convergence import Convergence
+from .candidates import fit_estimator
+from .fitting import new_module
+from .parameters import (
+    BetaParameter,
+    ModelParameters,
+    RunParameters,
+    TrainingParameters,
+    beta_matrix,
+    declared,
+    draw_seed,
+)
+from .preparation import prepare
+from .probe import exact_copy, layer_traces
+
+_CPU = torch.device("cpu")
+
+
+def forget(estimator):
+    """Remove what an earlier fit left on an estimator.
+
+    Names that scikit-learn keeps there (metadata requests, callbacks) begin with an underscore and
+    stay.
+    """
+    fitted = [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]
+    for name in {*fitted, "_preprocessing"} & vars(estimator).keys():
+        delattr(estimator, name)
+
+
+@declared
+class ResidualTransformerBase(
+    RunParameters, TrainingParameters, ModelParameters, BaseEstimator, ABC
+):
+    """Shared body; a kind of estimator adds its losses, its targets and its predictions.
+
+    A fit goes one way (`fit_estimator`): a problem is made of parameters and data, a model is
+    trained on it, and `_keep` assigns what is reported. Before `_keep` nothing of the estimator
+    changes, so a fit that fails leaves it as it was.
+    """
+
+    # How y is coded, and the token that a 3-D array is read out at.
+    _target_kind: ClassVar[type[RegressionTargets] | type[ClassTargets]]
+    _readout_of_sequences: ClassVar[str]
+
+    def _weigh(self, y, weight):
+        """Sample weights with those of the classes."""
+        return weight
+
+    # -- fit -----------------------------------------------------------------------------------
+
+    def _keep(self, problem, trained):
+        """Take over what was trained; the only place that sets fitted attributes."""
+        forget(self)
+        codings, net = problem.preprocessing, trained.net
+        self._preprocessing = codings
+        self.n_features_in_ = codings.inputs.n_features
+        if codings.inputs.names is not None:
+            self.feature_names_in_ = codings.inputs.names
+        self.net_, self.conditioning_ = net, trained.conditioning
+        self.best_iteration_, self.device_ = trained.best_epoch, str(problem.device)
+        history = pd.DataFrame(net.history.to_list()).drop(columns="batches")
+        self.history_ = history.set_index("epoch")
+        self.n_iter_, self.loss_curve_ = len(history), history["train_loss"].tolist()
+        gradients = trained.gradients
+        if net.settings.solver == "gd":
+            gradients = history[["epoch", "train_loss", "gradient_norm"]].to_numpy(dtype=float)
+        self.convergence_ = Convergence(
+            history["train_loss"],
+            history["learning_rate"],
+            history.get("valid_loss"),
+            gradients=gradients,
+            scale=problem.scale if net.settings.loss == "squared_error" else None,
+        )
+        self.residual_beta_ = net.module_.beta.detach().cpu().numpy().astype(float)
+        if "valid_loss" in net.history[-1]:
+            self.validation_scores_ = (-history["valid_loss"]).tolist()
+            self.best_validation_score_ = self.validation_scores_[trained.best_epoch - 1]
+        return self
+
+    # -- use -----------------------------------------------------------------------------------
+
+    def _outputs(self, X, segments=None):
+        """Raw model outputs (n, c) as float64."""
+        check_is_fitted(self)
+        codings, module = self._preprocessing, self.net_.module_
+        X = codings.inputs.check(X, segments)
+        device, dtype = module.W_in.device, module.W_in.dtype
+        with torch_state(self.n_threads, None, device):
+            source = codings.source(X, dtype, device)
+            out = outputs(module, source, self.net_.settings.autocast)
+        if not np.isfinite(out).all():
+            row = np.flatnonzero(~np.isfinite(out).all(axis=1))[0]
+            raise ValueError(
+                f"the output for row {row} of X is not finite: its values lie too far from those "
+                "the model was fitted on for its number type; check their units."
+            )
+        return out
+
+    # -- the protocol of diagnostics -------------------------------------------------------------
+
+    def __restrans_traces__(self, X):
+        """Per chunk of sequences, the LayerTrace of every layer, in float64."""
+        check_is_fitted(self)
+        codings = self._preprocessing
+        X = codings.inputs.check(X)
+        source = codings.source(X, torch.float64, _CPU)
+        with torch_state(self.n_threads, None, _CPU):
+            yield from layer_traces(self.net_.module_, source, np.arange(len(X)))
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def __restrans_objective__(self, X, y, sample_weight=None, *, fitted=False):
+        """The loss, in float64 on the CPU without dropout, and the seed that goes with its descent.
+
+        At the weights fit would start from, on data prepared as fit prepares them; or at the fitted
+        weights, with the codings of that fit.
+        """
+        seed = draw_seed(self.random_state)
+        codings = self._preprocessing if fitted else None
+        data = {"seed": seed, "fitted": codings, "dtype": torch.float64, "device": _CPU}
+        problem = prepare(self, X, y, sample_weight, **data)
+        if fitted:
+            module = exact_copy(self.net_.module_)
+        else:
+            generator = torch.Generator().manual_seed(seed)
+            beta = beta_matrix(self.residual_beta, self.n_layers)
+            module = new_module(problem, self.init, beta, generator)
+        return Objective(module.eval(), SampleLoss(self.loss), problem.train), seed
+
+    # -- scikit-learn's protocols ----------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "net_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    # -- pickling: plain numpy and builtins, whatever the device was -----------------------------
+
+    def __getstate__(self):
+        state = dict(super().__getstate__())
+        if "net_" in state:
+            net = state.pop("net_")
+            state["_net_state"] = {
+                "arch": asdict(net.module_.arch),
+                "dtype": str(net.module_.W_in.dtype).removeprefix("torch."),
+                "settings": asdict(net.settings),
+                **net_state(net, with_optimizer=self.warm_start),
+            }
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        saved = state.pop("_net_state", None)
+        super().__setstate__(state)
+        if saved is None:
+            return
+        device = available_device(saved["settings"]["device"])
+        module = ResidualTransformer(Architecture(**saved["arch"]))
+        module = module.to(getattr(torch, saved["dtype"]))
+        settings = TrainingSettings(**saved["settings"] | {"device": str(device)})
+        self.net_ = restore_net(make_net(module, settings, self.callbacks or ()), saved)
+        self.device_ = str(device)
+
+
+@declared
+class GivenBeta(BetaParameter):
+    """The fit of the plain estimators, with the residual coefficient they were given."""
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        X_val=None,
+        y_val=None,
+        segments=None,
+        segments_val=None,
+    ):
+        """Fit the model to training data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), (n_samples, n_tokens, n_features) or \
+                SequenceView
+            A table (every column becomes a token), time-ordered rows if ``window`` is set, token
+            ids (n_samples, n_tokens) if ``embedding`` says so, or sequences. Trailing tokens of a
+            3-D X that are NaN in every channel, and trailing ids 0, are padding. Any other NaN is a
+            missing reading: the mean, and where fit saw one missing in the same column a vector
+            learnt for it.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets; for windows and views of the row at which the window ends.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative weights. Weight zero removes the target, not the row from the history of
+            other rows.
+        X_val : array-like, default=None
+            Validation input of the same kind as X. If given, the weights of the epoch with the
+            lowest validation loss are kept.
+        y_val : array-like, default=None
+            Validation targets.
+        segments, segments_val : array-like of shape (n_rows,), default=None
+            With ``window``, the series, station or stretch that each row of X (of X_val) belongs
+            to: a window never crosses from one into another.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If an argument does not fit the others; the message names it.
+        DivergenceError
+            If the loss left the finite numbers.
+        """
+        return fit_estimator(
+            self,
+            self.residual_beta,
+            X,
+            y,
+            sample_weight,
+            X_val,
+            y_val,
+            segments=segments,
+            segments_val=segments_val,
+        )

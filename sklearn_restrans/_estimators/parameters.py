@@ -1,0 +1,461 @@
+"""Every parameter of the estimators, declared once: name, default, constraint and text.
+
+A parameter is a field of one of the small dataclasses below. `declared` makes of the fields of a
+class what scikit-learn and a reader need: the constructor, the table of constraints, and the
+sections "Parameters" and "Attributes" of the docstring.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from numbers import Integral, Real
+from typing import Any, dataclass_transform
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from .._compat import Interval, StrOptions, validate_params
+from .._model.transformer import ACTIVATIONS
+
+# Width of the texts in a docstring: lines of 100 characters, less their indentation.
+_WIDTH = 92
+
+
+def parameter(default, kind, constraint, text, *, kw_only=True) -> Any:
+    """A field of an estimator.
+
+    ``kind`` is the type as the docstring names it, ``constraint`` a list that scikit-learn's
+    validation reads (its names stand in ``_compat``), ``text`` the description.
+    """
+    described = {"kind": kind, "constraint": constraint, "text": text}
+    return dataclasses.field(default=default, kw_only=kw_only, metadata=described)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(parameter,))
+def declared(cls):
+    """Class decorator: constructor, constraints and docstring from the declared parameters.
+
+    The standard library writes ``__init__``, which stores its arguments and does nothing else.
+    Equality and repr stay scikit-learn's. Defaults live in the signature alone: a class attribute
+    of a parameter's name would hide that an instance lacks it.
+    """
+    cls = dataclasses.dataclass(eq=False, repr=False)(cls)
+    # As in the signature: what may be passed by position comes first.
+    parameters = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only)
+    for field in parameters:
+        if field.name in vars(cls):
+            delattr(cls, field.name)
+    cls.__init__.__annotations__ = {}  # for editors and type checkers the fields carry them
+    cls._parameter_constraints = {f.name: f.metadata["constraint"] for f in parameters}
+    if cls.__doc__ is not None and "{parameters}" in cls.__doc__:  # no docstrings under python -OO
+        filled = {"parameters": _parameter_section(parameters)}
+        filled["attributes"] = _attribute_section(ATTRIBUTES | vars(cls).get("_attributes", {}))
+        for name, section in filled.items():
+            cls.__doc__ = cls.__doc__.replace("{" + name + "}", section)
+    return cls
+
+
+def _parameter_section(parameters):
+    """The numpydoc section of the declared parameters, as it stands in a class docstring."""
+    entries = [
+        (f"{f.name} : {f.metadata['kind']}, default={_written(f.default)}", f.metadata["text"])
+        for f in parameters
+    ]
+    return _section("Parameters", entries)
+
+
+def _attribute_section(attributes):
+    """The numpydoc section of the fitted attributes; a text of None leaves one out."""
+    entries = [
+        (f"{name} : {kind}", text) for name, (kind, text) in attributes.items() if text is not None
+    ]
+    return _section("Attributes", entries)
+
+
+def _section(title, entries):
+    lines = [title, "-" * len(title)]
+    for head, text in entries:
+        wrapped = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+        lines += [head, *("    " + line for line in wrapped)]
+    return "\n    ".join(lines)
+
+
+def _written(default):
+    """A default as the docstring writes it: strings in double quotes, as in the code."""
+    return f'"{default}"' if isinstance(default, str) else repr(default)
+
+
+_AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
+_NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+
+
+@declared
+class BetaParameter:
+    """The coefficient of the residual connections, of an estimator that is given one."""
+
+    residual_beta: object = parameter(
+        1.0,
+        "float, pair of float or array-like of shape (n_layers, 2)",
+        [_NOT_NEGATIVE, tuple, list, np.ndarray],
+        "Residual coefficient beta >= 0 of Z = Attn(X) + beta X: a number for every residual, a "
+        "pair (attention, ffn) for every layer, or each value. 1 is the usual residual "
+        "connection, 0 none.",
+        kw_only=False,
+    )
+
+
+@declared
+class SearchParameters:
+    """What a ...CV estimator takes in place of ``residual_beta``."""
+
+    betas: object = parameter(
+        (0.0, 0.25, 0.5, 1.0, 2.0),
+        "array-like of float of shape (n_betas,)",
+        ["array-like"],
+        "Residual coefficients to choose from, >= 0 and different from each other.",
+        kw_only=False,
+    )
+    cv: object = parameter(
+        5,
+        "int, splitter or iterable of splits",
+        ["cv_object"],
+        "Folds that score each beta.",
+    )
+    scoring: object = parameter(
+        None,
+        "str or callable",
+        [str, callable, None],
+        "Score, greater is better; None is that of the estimator's ``score``: R2 of a regressor, "
+        "accuracy of a classifier.",
+    )
+    refit: bool = parameter(
+        True,
+        "bool",
+        ["boolean"],
+        "Fit the best beta on all data, as the plain estimator does. False leaves "
+        "``cv_results_`` and ``beta_path_`` only.",
+    )
+    n_seeds: int = parameter(
+        1, "int", [_AT_LEAST_1], "Fits per beta and fold, whose scores are averaged."
+    )
+    n_jobs: int | None = parameter(
+        None,
+        "int",
+        [Integral, None],
+        "Processes over groups of candidates, one thread each.",
+    )
+
+
+@declared
+class ModelParameters:
+    """What the model computes."""
+
+    learn_beta: bool = parameter(
+        False,
+        "bool",
+        ["boolean"],
+        "Train beta too, starting from the coefficient given.",
+    )
+    n_layers: int = parameter(1, "int", [_AT_LEAST_1], "Number of layers L.")
+    d_model: int = parameter(32, "int", [_AT_LEAST_1], "Width d of a token.")
+    n_heads: int = parameter(
+        1,
+        "int",
+        [_AT_LEAST_1],
+        "Attention heads; a divisor of ``d_model``. One head is the paper's layer.",
+    )
+    d_ff: int | None = parameter(
+        None,
+        "int",
+        [_AT_LEAST_1, None],
+        "Width m of the feed-forward part; None is ``2 * d_model``.",
+    )
+    activation: str = parameter(
+        "relu",
+        '{"relu", "gelu", "tanh"}',
+        [StrOptions(set(ACTIVATIONS))],
+        "Activation phi of the feed-forward part.",
+    )
+    norm: str | None = parameter(
+        None,
+        '{"pre", "post"} or None',
+        [StrOptions({"pre", "post"}), None],
+        "Layer normalisation before or after each part; None, the paper's model, has none.",
+    )
+    dropout: float = parameter(
+        0.0,
+        "float",
+        [Interval(Real, 0, 1, closed="left")],
+        "Dropout on Attn(X), phi(Z W_1) and the vectors of token ids while training, in [0, 1).",
+    )
+    positions: str | None = parameter(
+        "auto",
+        '{"auto", "learned", "sinusoidal"} or None',
+        [StrOptions({"auto", "learned", "sinusoidal"}), None],
+        "Position vectors added to the tokens. In a table they tell the columns apart. "
+        '"auto" is sinusoidal for sequences and windows, learned for tables and texts.',
+    )
+    readout: str = parameter(
+        "auto",
+        '{"auto", "last", "mean"}',
+        [StrOptions({"auto", "last", "mean"})],
+        'Token read out. "auto" is the mean for tables and token ids and the last for windows and '
+        "SequenceViews; of a 3-D array a regressor reads the last, a classifier the mean.",
+    )
+    init: str = parameter(
+        "depth_scaled",
+        '{"depth_scaled", "gaussian", "orthogonal", "zero_unembedding"}',
+        [StrOptions({"depth_scaled", "gaussian", "orthogonal", "zero_unembedding"})],
+        'Start of the weights. "gaussian": N(0, 1 / fan_in), as in the paper. "depth_scaled": the '
+        "same for one layer; in deeper models the last matrix of Attn and of the feed-forward part "
+        "is multiplied by sqrt(max(1 - beta^2, 1 / n_layers)), so that at beta near 1 tokens "
+        "neither grow nor vanish from layer to layer (Noci et al. 2022, arXiv:2206.03126, for "
+        "beta = 1; a beta above 1 multiplies them whatever the start). It depends on beta: take "
+        'another for comparisons of beta in deep models. "orthogonal": orthonormal. '
+        '"zero_unembedding": Gaussian with W_U = 0, so that the loss starts equal for every beta.',
+    )
+    window: int | None = parameter(
+        None,
+        "int",
+        [_AT_LEAST_1, None],
+        "Lookback window over the time-ordered rows of a 2-D X; None takes a 2-D X as a table. "
+        "Where X has an index of time stamps no window crosses a gap in it. For rows further "
+        "apart, or gaps told in another way, pass a SequenceView.",
+    )
+    embedding: object = parameter(
+        "auto",
+        '"auto", "token" or array-like of shape (n_ids, d_model)',
+        [StrOptions({"auto", "token"}), "array-like", torch.nn.Embedding],
+        '"auto" embeds numbers: a table, a window or a 3-D X. "token": X holds token ids '
+        "(n_samples, n_tokens), integers with 0 as padding at the end, 1 for an unknown token; a "
+        "row of zeros is one unknown token, and so is an id that ``fit`` did not see. An array "
+        "holds pretrained vectors, row i for id i, from which training starts; every id must have "
+        "one.",
+    )
+
+
+@declared
+class TrainingParameters:
+    """How the model is trained; a kind of estimator declares its own ``loss``."""
+
+    solver: str = parameter(
+        "adamw",
+        '{"adamw", "adam", "sgd", "gd"}',
+        [StrOptions({"adamw", "adam", "sgd", "gd"})],
+        'Optimiser; "sgd" has no momentum, "gd" is full-batch gradient descent.',
+    )
+    learning_rate_init: float | str = parameter(
+        5e-3,
+        'float or "auto"',
+        [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        'Step size, for the loss as ``loss_curve_`` has it. "auto", for "gd" and "sgd", is '
+        '1 / (1.05 L) with L the measured largest curvature; for "gd" only ever lowered.',
+    )
+    batch_size: int = parameter(64, "int", [_AT_LEAST_1], 'Sequences per step; "gd" takes all.')
+    max_iter: int = parameter(20, "int", [_AT_LEAST_1], "Number of epochs.")
+    weight_decay: float | str = parameter(
+        "auto",
+        'float or "auto"',
+        [_NOT_NEGATIVE, StrOptions({"auto"})],
+        'Decay of the weight matrices (decoupled for "adamw", L2 for "adam" and "sgd"). "auto" is '
+        '0.3 for "adamw" on sequences and windows, else 0.',
+    )
+    loss: str = parameter(
+        "squared_error",
+        '{"squared_error", "absolute_error", "huber"}',
+        [StrOptions({"squared_error", "absolute_error", "huber"})],
+        "Loss on standardised targets.",
+    )
+    early_stopping: bool = parameter(
+        False,
+        "bool",
+        ["boolean"],
+        "Set aside ``validation_fraction`` of the rows (the last ones for windows), stop when "
+        "their loss no longer falls, and keep the best epoch. False trains on every row.",
+    )
+    validation_fraction: float = parameter(
+        0.1,
+        "float",
+        [Interval(Real, 0, 1, closed="neither")],
+        "Part set aside by ``early_stopping``, in (0, 1).",
+    )
+    n_iter_no_change: int = parameter(
+        10,
+        "int",
+        [_AT_LEAST_1],
+        "Epochs without an improvement by ``tol`` after which training stops.",
+    )
+    tol: float = parameter(1e-4, "float", [_NOT_NEGATIVE], "Improvement of the loss that counts.")
+    learning_rate: str = parameter(
+        "auto",
+        '{"auto", "constant", "one_cycle"}',
+        [StrOptions({"auto", "constant", "one_cycle"})],
+        'Schedule of the step size; "auto" is "one_cycle" for "adamw" and "adam", and "constant" '
+        'for "sgd" and "gd".',
+    )
+    warm_start: bool = parameter(
+        False,
+        "bool",
+        ["boolean"],
+        "Continue from the weights and the optimiser state of the last fit.",
+    )
+    callbacks: object = parameter(
+        None, "list of skorch callbacks", [list, tuple, None], "Called during training."
+    )
+
+
+@declared
+class RunParameters:
+    """What is recorded, and where and how torch runs."""
+
+    conditioning_interval: int | None = parameter(
+        None,
+        "int",
+        [_AT_LEAST_1, None],
+        "Record the conditioning every so many epochs; None: before the first and after the last.",
+    )
+    conditioning_samples: int | str = parameter(
+        "auto",
+        'int or "auto"',
+        [_AT_LEAST_1, StrOptions({"auto"})],
+        "Training sequences in the fixed probe set of ``conditioning_`` and of the gradients of "
+        '``convergence_``. "auto" draws 64 of them for the gradients, and measures the '
+        "conditioning of as many of these as hold 1,024 tokens together, at least 16.",
+    )
+    device: str = parameter(
+        "auto",
+        "str",
+        [str],
+        '"cpu", "cuda", "cuda:<number>", "mps"; "auto" takes CUDA, then MPS, then the CPU.',
+    )
+    dtype: str = parameter(
+        "auto",
+        '{"auto", "float32", "float64", "bfloat16"}',
+        [StrOptions({"auto", "float32", "float64", "bfloat16"})],
+        '"auto" is float64 for float64 input and a small training set (n T d <= 1e6), else '
+        'float32; "bfloat16" keeps float32 weights and multiplies in bfloat16.',
+    )
+    n_threads: int | None = parameter(
+        1,
+        "int",
+        # Room for threads that do not exist is taken too, and the process ends where it runs out.
+        [Interval(Integral, 1, 1024, closed="both"), None],
+        "Torch threads during fit and predict; None leaves the caller's setting. Models of this "
+        "size gain little from a second thread, and two that share a core with another process "
+        "wait for each other.",
+    )
+    random_state: object = parameter(
+        None,
+        "int, RandomState instance or None",
+        ["random_state"],
+        "Seed of weights, batches, dropout, validation split and probe set.",
+    )
+    verbose: int = parameter(0, "int", ["verbose"], "1 prints one line per epoch.")
+
+
+# Fitted attributes: name -> (type, text). A class adds to them, or replaces one, in `_attributes`.
+ATTRIBUTES = {
+    "conditioning_": (
+        "Conditioning",
+        "Singular values of Attn(X) and Z per layer on a fixed probe of training sequences.",
+    ),
+    "convergence_": ("Convergence", "Loss per epoch and the rate at which it fell."),
+    "net_": ("skorch.NeuralNet", "The fitted net; ``net_.module_`` is the torch model."),
+    "loss_curve_": (
+        "list of float",
+        "Weighted mean training loss of each epoch; of a regressor on standardised targets.",
+    ),
+    "history_": ("DataFrame", "One row per epoch: losses, step size, seconds."),
+    "n_iter_": ("int", "Epochs run."),
+    "best_iteration_": ("int", "Epoch whose weights were kept, from 1."),
+    "validation_scores_": (
+        "list of float",
+        "Minus the validation loss of each epoch, where there was a validation part.",
+    ),
+    "best_validation_score_": (
+        "float",
+        "The score of ``best_iteration_``, which the fitted weights have exactly.",
+    ),
+    "residual_beta_": (
+        "ndarray of shape (n_layers, 2)",
+        "Residual coefficients of attention and feed-forward part after fit.",
+    ),
+    "device_": ("str", "Where the model lives."),
+    "n_features_in_": ("int", "Columns of a 2-D X, channels of a 3-D X."),
+    "feature_names_in_": (
+        "ndarray of shape (n_features_in_,)",
+        "Column names, if X had string names.",
+    ),
+}
+OF_CLASSIFIERS = {"classes_": ("ndarray of shape (n_classes,)", "Class labels.")}
+OF_SEARCHES = {
+    "residual_beta_": ("float", "The best beta."),
+    "best_score_": ("float", "Its mean score over folds and seeds."),
+    "best_index_": ("int", "Its place in ``betas``."),
+    "cv_results_": (
+        "dict of ndarrays",
+        "As GridSearchCV's: params, scores per split, means, ranks, times; and per beta the mean "
+        "conditioning of Z and Attn(X) (``mean_sigma_min_Z``, ...), rate and final training loss.",
+    ),
+    "beta_path_": ("BetaPath", "Every fit behind it."),
+}
+
+
+# ---- what the parameters of an estimator mean together ------------------------------------------
+
+
+def beta_matrix(value, n_layers):
+    """residual_beta as an array (n_layers, 2): a number, a pair, or every value."""
+    allowed = (
+        "residual_beta must be a number >= 0, a pair (attention, ffn), or an array of shape "
+        f"(n_layers, 2) = ({n_layers}, 2)"
+    )
+    try:
+        beta = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{allowed}; got {value!r}.") from None
+    if beta.shape not in ((), (2,), (n_layers, 2)):
+        raise ValueError(f"{allowed}; got shape {beta.shape}.")
+    if not np.isfinite(beta).all() or (beta < 0).any():
+        raise ValueError(f"{allowed}, finite and not negative; got {value!r}.")
+    return np.broadcast_to(beta, (n_layers, 2)).copy()
+
+
+def check_step(estimator):
+    """The step size, or "auto"; refuses what the solver does not take beside it."""
+    if estimator.learning_rate_init == "auto" and estimator.solver not in ("gd", "sgd"):
+        raise ValueError(
+            "learning_rate_init='auto' is 1 / curvature, a step for solver='gd' or 'sgd'; "
+            f"solver={estimator.solver!r} rescales every weight's step: pass a number."
+        )
+    if estimator.solver == "gd":
+        for name, allowed in (("weight_decay", (0, "auto")), ("dropout", (0,))):
+            if getattr(estimator, name) not in allowed:
+                raise ValueError(
+                    f"solver='gd' is exact gradient descent on the loss: {name} must be 0, got "
+                    f"{getattr(estimator, name)!r}."
+                )
+        if estimator.learning_rate == "one_cycle":
+            raise ValueError(
+                "solver='gd' takes one step size, which learning_rate_init='auto' only ever "
+                "lowers; learning_rate='one_cycle' is for the other solvers."
+            )
+    step = estimator.learning_rate_init
+    return step if step == "auto" else float(step)
+
+
+def draw_seed(random_state):
+    """An integer seed; None draws a fresh one and leaves numpy's global state as it is."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31 - 1))
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def check_parameters(estimator):
+    """Refuse the parameters that fit would refuse whatever the data are."""
+    validate_params(estimator)
+    beta_matrix(estimator.residual_beta, estimator.n_layers)
+    check_step(estimator)
+    check_random_state(estimator.random_state)

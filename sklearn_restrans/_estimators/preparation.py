@@ -1,0 +1,269 @@
+"""From an estimator's parameters and data to a problem that can be trained on, one way down.
+
+`check_data` validates and splits, and learns the codings; `lay_out` makes tensors of the result.
+Both are functions of their arguments: nothing is assigned to the estimator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from sklearn.utils import check_consistent_length
+
+from .._data.batches import TrainingSet
+from .._data.inputs import InputSpec, learn_inputs
+from .._data.scaling import Scaler
+from .._data.sources import make_source
+from .._data.split import check_weight, scaling_rows, split_rows
+from .._data.targets import ClassTargets, RegressionTargets
+from .._data.tokens import pretrained_vectors, takes_ids
+from .._model.architecture import Architecture
+from .._training.device import resolve_device, resolve_dtype
+from .._training.settings import TrainingSettings
+from .parameters import check_step
+
+
+@dataclass(frozen=True, eq=False)
+class Preprocessing:
+    """What fit learnt before training: what X is, how it is scaled, and how y is coded."""
+
+    inputs: InputSpec
+    scaler: Scaler | None  # None: X holds token ids
+    targets: RegressionTargets | ClassTargets
+
+    def source(self, X, dtype, device):
+        """Scaled batches of a validated X."""
+        return make_source(X, self.scaler, dtype, device)
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedData:
+    """Validated data, the rows to train and to validate on, and the model for them."""
+
+    preprocessing: Preprocessing
+    arch: Architecture
+    X: object
+    y: np.ndarray
+    weight: np.ndarray | None
+    rows: np.ndarray
+    valid_rows: np.ndarray
+    given_valid: tuple | None  # validated X_val and y_val
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """All that a training needs to know of the data, as tensors on the device."""
+
+    preprocessing: Preprocessing
+    arch: Architecture
+    dtype: torch.dtype
+    device: torch.device
+    train: TrainingSet
+    valid: TrainingSet | None
+    vectors: np.ndarray | None  # pretrained vectors of the token ids
+
+    @property
+    def scale(self):
+        """s = 2 / (N c) of the squared error Phi (theory.md 3)."""
+        return 2.0 / (len(self.train) * self.arch.n_outputs)
+
+
+def check_data(
+    estimator,
+    X,
+    y,
+    sample_weight=None,
+    X_val=None,
+    y_val=None,
+    *,
+    segments=None,
+    segments_val=None,
+    seed=0,
+    fitted=None,
+):
+    """Validate data and learn their codings, or use those of an earlier fit.
+
+    Parameters
+    ----------
+    estimator : estimator of this package
+        Its parameters are read.
+    X, y, sample_weight, X_val, y_val, segments, segments_val
+        As for fit.
+    seed : int
+        Seed of the rows that early stopping sets aside.
+    fitted : Preprocessing or None
+        The codings to use; None learns them.
+
+    Returns
+    -------
+    checked : CheckedData
+    """
+    owner, kind = type(estimator).__name__, estimator._target_kind
+    if (X_val is None) != (y_val is None):
+        given, missing = ("y_val", "X_val") if X_val is None else ("X_val", "y_val")
+        raise ValueError(f"{given} was given without {missing}; pass both.")
+    if fitted is None:
+        inputs, X = learn_inputs(estimator, X, segments)
+    else:
+        inputs, X = fitted.inputs, fitted.inputs.check(X, segments)
+    if y is None:
+        raise ValueError(f"{owner} requires y to be passed, but the target y is None.")
+    y = kind.read(y, owner) if fitted is None else fitted.targets.check(y, owner)
+    check_consistent_length(X, y)
+    weight = estimator._weigh(y, check_weight(sample_weight, X))
+    sets_aside = estimator.early_stopping and X_val is None
+    fraction = estimator.validation_fraction if sets_aside else None
+    rows, valid_rows = split_rows(X, y, weight, fraction, seed, kind.stratified)
+    if fitted is None:
+        fit_weight = None if weight is None else weight[rows]
+        scaler = None
+        if inputs.kind != "tokens":
+            scaler = Scaler.fit(*scaling_rows(X, rows, fit_weight))
+        targets = kind.learn(y, rows, weight, estimator.loss)
+        fitted = Preprocessing(inputs, scaler, targets)
+    given_valid = None
+    if X_val is not None:
+        given_valid = _check_validation(fitted, X_val, y_val, segments_val, owner)
+    arch = architecture(estimator, fitted)
+    return CheckedData(fitted, arch, X, y, weight, rows, valid_rows, given_valid)
+
+
+def _check_validation(fitted, X_val, y_val, segments_val, owner):
+    try:
+        X = fitted.inputs.check(X_val, segments_val)
+        y = fitted.targets.check(y_val, owner)
+        check_consistent_length(X, y)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"in X_val, y_val: {error}") from None
+    return X, y
+
+
+def lay_out(estimator, checked, dtype=None, device=None):
+    """The problem of validated data, as tensors.
+
+    ``dtype`` and ``device`` replace those that the estimator's parameters ask for.
+    """
+    arch, X = checked.arch, checked.X
+    if device is None:
+        device = resolve_device(estimator.device)
+    if dtype is None:
+        work = len(X) * arch.n_tokens * arch.d_model
+        dtype = resolve_dtype(estimator.dtype, X.dtype, work, device)
+    codings = checked.preprocessing
+    source = codings.source(X, dtype, device)
+
+    def training_set(source, y, weight, rows):
+        if weight is not None:
+            # Mean one over the rows, so that a weighted batch mean estimates the weighted mean.
+            weight = torch.as_tensor(weight[rows] / weight[rows].mean()).to(device, dtype)
+        target = codings.targets.encode(y[rows], dtype).to(device)
+        return TrainingSet(source, target, weight, rows)
+
+    valid = None
+    if checked.given_valid is not None:
+        X_val, y_val = checked.given_valid
+        own = codings.source(X_val, dtype, device)
+        valid = training_set(own, y_val, None, np.arange(len(y_val)))
+    elif len(checked.valid_rows):
+        valid = training_set(source, checked.y, checked.weight, checked.valid_rows)
+    train = training_set(source, checked.y, checked.weight, checked.rows)
+    vectors = None
+    if takes_ids(estimator.embedding):
+        vectors = pretrained_vectors(estimator.embedding, estimator.d_model)
+    return Problem(codings, arch, dtype, device, train, valid, vectors)
+
+
+def prepare(estimator, *data, dtype=None, device=None, **named):
+    """`check_data`, then `lay_out`."""
+    return lay_out(estimator, check_data(estimator, *data, **named), dtype, device)
+
+
+def architecture(estimator, preprocessing):
+    """Shapes and formulas of the model for inputs and targets as they were learnt."""
+    if estimator.d_model % estimator.n_heads:
+        raise ValueError(
+            f"d_model must be a multiple of n_heads, got d_model={estimator.d_model} and "
+            f"n_heads={estimator.n_heads}."
+        )
+    inputs, scaler = preprocessing.inputs, preprocessing.scaler
+    if inputs.kind == "tokens":
+        embedding, n_tokens, n_features = "token", inputs.n_tokens, len(inputs.known_ids)
+    elif inputs.kind == "table":
+        embedding, n_tokens, n_features = "feature", scaler.n_columns, 1
+    else:
+        embedding, n_tokens, n_features = "linear", inputs.n_tokens, scaler.n_columns
+    positions, readout = estimator.positions, estimator.readout
+    if positions == "auto":
+        positions = "sinusoidal" if embedding == "linear" else "learned"
+    if readout == "auto":
+        readout = _default_readout(inputs, estimator._readout_of_sequences)
+    return Architecture(
+        n_tokens=n_tokens,
+        n_features=n_features,
+        n_outputs=preprocessing.targets.n_outputs,
+        n_layers=int(estimator.n_layers),
+        d_model=estimator.d_model,
+        n_heads=estimator.n_heads,
+        d_ff=2 * estimator.d_model if estimator.d_ff is None else estimator.d_ff,
+        activation=estimator.activation,
+        norm=estimator.norm,
+        dropout=float(estimator.dropout),
+        positions=positions,
+        readout=readout,
+        embedding=embedding,
+        learn_beta=estimator.learn_beta,
+    )
+
+
+def _default_readout(inputs, of_sequences):
+    if inputs.kind in ("table", "tokens"):
+        return "mean"
+    in_time = inputs.kind == "window" or inputs.spacing is not None
+    return "last" if in_time else of_sequences
+
+
+def check_warm(estimator, arch, inputs, net):
+    """Refuse to continue a net whose shape would change."""
+    old = {**asdict(net.module_.arch), "window": inputs.window}
+    new = {**asdict(arch), "window": estimator.window}
+    if takes_ids(estimator.embedding) != (inputs.kind == "tokens"):
+        named = isinstance(estimator.embedding, str)
+        new["embedding"] = estimator.embedding if named else "an array"
+    changes = [f"{k} from {old[k]!r} to {new[k]!r}" for k in new if new[k] != old[k]]
+    if changes:
+        raise ValueError(
+            f"warm_start=True continues the fitted model, which cannot change "
+            f"{', '.join(changes)}; set warm_start=False to start anew."
+        )
+
+
+def training_settings(estimator, problem):
+    """The settings of a training, with "auto" and None resolved for a problem."""
+    n_samples, full_batch = len(problem.train), estimator.solver == "gd"
+    decay, schedule = estimator.weight_decay, estimator.learning_rate
+    if decay == "auto":
+        decays = problem.arch.embedding == "linear" and estimator.solver == "adamw"
+        decay = 0.3 if decays else 0.0
+    if schedule == "auto":
+        schedule = "one_cycle" if estimator.solver in ("adamw", "adam") else "constant"
+    return TrainingSettings(
+        loss=estimator.loss,
+        solver=estimator.solver,
+        learning_rate=check_step(estimator),
+        schedule=schedule,
+        batch_size=n_samples if full_batch else min(estimator.batch_size, n_samples),
+        max_iter=estimator.max_iter,
+        weight_decay=float(decay),
+        early_stopping=estimator.early_stopping,
+        n_iter_no_change=estimator.n_iter_no_change,
+        tol=estimator.tol,
+        init=estimator.init,
+        autocast=estimator.dtype == "bfloat16",
+        device=str(problem.device),
+        verbose=int(estimator.verbose),
+        conditioning_interval=estimator.conditioning_interval,
+        conditioning_samples=estimator.conditioning_samples,
+        n_threads=estimator.n_threads,
+    )

@@ -1,0 +1,108 @@
+"""What is recorded of a training on a fixed probe set of its sequences."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from .._model.transformer import ResidualTransformer
+from .._training.descent import Objective, gradient_norm
+from .._training.device import one_blas_thread
+from ..conditioning import Conditioning, LayerTrace
+from ..exceptions import DivergenceError
+
+# Numbers of X and of the softmax matrices of a chunk of traces: 4 MB each in float64.
+_TRACED_NUMBERS = 500_000
+
+# Sequences of the probe whose own singular values are recorded (see Conditioning.record).
+_N_SPECTRA = 16
+
+# For conditioning_samples="auto": sequences of the probe set, and how many tokens of them, in 16
+# sequences at least, the conditioning is measured on: a record then takes about a tenth of an epoch
+# of 20,000 windows (benchmarks/bench_conditioning.py).
+_PROBE, _MEASURED_TOKENS, _FEWEST_MEASURED = 64, 1_024, 16
+
+
+class Probe:
+    """Conditioning, loss and gradient of one net on a fixed part of its training set.
+
+    Parameters
+    ----------
+    net : Net
+    problem : Problem
+    settings : TrainingSettings
+    seed : int
+        Seed of the sequences drawn.
+    advice : str
+        What to lower if training diverged.
+    """
+
+    def __init__(self, net, problem, settings, seed, advice):
+        auto = settings.conditioning_samples == "auto"
+        size = _PROBE if auto else settings.conditioning_samples
+        self.net, self.advice = net, advice
+        self.data = problem.train.subset(size, seed)
+        self.rows = self._measured_rows(problem.arch.n_tokens) if auto else self.data.rows
+        # The history of gradient descent has the gradient of all rows at every epoch.
+        self.with_gradient = settings.solver != "gd"
+        self.conditioning, self.gradients = Conditioning(), []
+
+    def _measured_rows(self, n_tokens):
+        """Evenly spread rows of the probe set that hold enough tokens together."""
+        rows, lengths = self.data.rows, self.data.source.lengths
+        if lengths is not None:
+            n_tokens = lengths[rows].mean()
+        n = max(_FEWEST_MEASURED, int(_MEASURED_TOKENS // n_tokens))
+        return rows if n >= len(rows) else rows[np.arange(n) * len(rows) // n]
+
+    def record(self, epoch):
+        """Conditioning, and loss and gradient norm, of the present weights."""
+        with one_blas_thread():
+            self.conditioning.record(epoch, self._finite_traces(epoch), _N_SPECTRA)
+        if self.with_gradient:
+            self.net.module_.eval()
+            objective = Objective(self.net.module_, self.net.criterion_, self.data)
+            loss, gradient = objective.gradient()
+            self.gradients.append((epoch, loss, gradient_norm(gradient)))
+
+    def check_outputs(self):
+        """Refuse a model whose outputs on the probe set are not finite, or absurd.
+
+        The loss of an epoch is that of the weights before each step, so it does not see the last
+        one. Targets are standardised (or one-hot): a loss above 1e6, a thousand standard
+        deviations, is divergence, whatever it was before.
+        """
+        loss = self.net.evaluate(self.data)
+        if not loss < 1e6:
+            raise DivergenceError(
+                f"the loss on {len(self.data)} training rows is {loss:.4g} after the last step: "
+                f"training diverged. {self.advice}"
+            )
+
+    def _finite_traces(self, epoch):
+        for chunk in layer_traces(self.net.module_, self.data.source, self.rows):
+            if not all(np.isfinite(layer.output).all() for layer in chunk):
+                raise DivergenceError(f"Z is not finite after epoch {epoch}. {self.advice}")
+            yield chunk
+
+
+def exact_copy(module):
+    """A copy in float64 on the CPU, without dropout."""
+    exact = ResidualTransformer(module.arch).double()
+    exact.load_state_dict(module.state_dict())
+    return exact.eval()
+
+
+def layer_traces(module, source, rows):
+    """Float64 layer traces of some rows of a source, on the CPU, a chunk at a time."""
+    exact, arch = exact_copy(module), module.arch
+    # Of texts the tokens they are padded to, however wide X is.
+    longest = arch.n_tokens if source.lengths is None else int(source.lengths[rows].max())
+    size = max(1, _TRACED_NUMBERS // (longest * (arch.d_model + arch.n_heads * longest)))
+    for start in range(0, len(rows), size):
+        x, mask = source.take(rows[start : start + size])
+        with torch.inference_mode():
+            x = x.double() if x.is_floating_point() else x  # token ids stay numbers of rows
+            layers = exact.traces(x.cpu(), None if mask is None else mask.cpu())
+        mask = None if mask is None else mask.cpu().numpy()
+        yield [LayerTrace(*(part.numpy() for part in layer), mask) for layer in layers]

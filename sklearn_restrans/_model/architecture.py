@@ -1,0 +1,36 @@
+"""What determines the shapes and formulas of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """All that determines the shapes and formulas of a model, as plain values.
+
+    ``embedding`` is "linear" (tokens carry ``n_features`` channels, one matrix embeds them),
+    "feature" (a table: every column is a token with one channel and its own embedding vector) or
+    "token" (a token is an id below ``n_features``, which picks a row of the matrix: "linear" on
+    one-hot channels; sequences may be shorter than ``n_tokens``).
+    """
+
+    n_tokens: int
+    n_features: int
+    n_outputs: int
+    n_layers: int = 1
+    d_model: int = 32
+    n_heads: int = 1
+    d_ff: int = 64
+    activation: str = "relu"
+    norm: str | None = None
+    dropout: float = 0.0
+    positions: str | None = "learned"
+    readout: str = "last"
+    embedding: str = "linear"
+    learn_beta: bool = False
+    n_candidates: int | None = None
+
+    def at_length(self, length: int | None) -> Architecture:
+        """The architecture for sequences padded to ``length``; None leaves it as it is."""
+        return self if length is None else replace(self, n_tokens=length)

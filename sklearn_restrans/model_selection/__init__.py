@@ -1,0 +1,16 @@
+"""Searches over the residual coefficient, and scorers that carry diagnostics through any search."""
+
+from .beta_path import BetaPath, residual_beta_path
+from .beta_search import ResidualTransformerClassifierCV, ResidualTransformerRegressorCV
+from .grid_search import StackedGridSearchCV
+from .scorers import make_conditioning_scorer, make_convergence_scorer
+
+__all__ = [
+    "BetaPath",
+    "ResidualTransformerClassifierCV",
+    "ResidualTransformerRegressorCV",
+    "StackedGridSearchCV",
+    "make_conditioning_scorer",
+    "make_convergence_scorer",
+    "residual_beta_path",
+]

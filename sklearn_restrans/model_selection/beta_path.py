@@ -1,0 +1,417 @@
+"""The beta path: every beta, seed and fold, trained together where that pays."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from functools import partial
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed, effective_n_jobs
+from scipy.stats import t
+from sklearn.base import clone, is_classifier
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import indexable
+
+from .._compat import _check_sample_weight, _safe_indexing, takes_sample_weight
+from .._estimators.candidates import fit_estimators, plan_stacks
+from .._estimators.classifier import ResidualTransformerClassifier
+from .._estimators.parameters import check_parameters
+from .._estimators.preparation import check_data
+from .._estimators.regressor import ResidualTransformerRegressor
+from .._validation import check_integer, check_scorer, check_splits
+
+__all__ = ["BetaPath", "residual_beta_path"]
+
+_LARGEST_SEED = 2**32 - 1
+_QUANTITIES = ("sigma_min", "condition_number", "effective_rank", "rank_collapse")
+
+
+class BetaPath:
+    """Result of :func:`residual_beta_path`: one fit per beta, seed and fold.
+
+    Parameters
+    ----------
+    fits : list of dict
+        One entry per fit: beta, seed, fold, estimator (None where it diverged), error, score,
+        fit_time, score_time.
+    plan : dict
+        How the candidates were trained ("stacked" or "separate"), in groups of how many, and why.
+
+    Attributes
+    ----------
+    betas : ndarray of shape (n_betas,)
+        The coefficients, in the order given.
+    plan : dict
+        As passed.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn_restrans import ResidualTransformerRegressor, residual_beta_path
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = ResidualTransformerRegressor(d_model=8, max_iter=3, random_state=0)
+    >>> path = residual_beta_path(X, y, [0, 0.5, 1], estimator=model)
+    >>> path.losses().shape
+    (3, 3)
+    """
+
+    def __init__(self, fits, plan):
+        self._fits = fits
+        self.plan = plan
+        self.betas = np.array(list(dict.fromkeys(fit["beta"] for fit in fits)))
+
+    @property
+    def estimators(self):
+        """Fitted estimators by (beta, seed, fold); None where a fit diverged."""
+        return {(f["beta"], f["seed"], f["fold"]): f["estimator"] for f in self._fits}
+
+    def losses(self):
+        """Training loss per beta (rows) and epoch (columns), the mean over seeds and folds.
+
+        Returns
+        -------
+        losses : DataFrame of shape (n_betas, n_epochs)
+            NaN where no fit of a beta reached an epoch.
+        """
+        curves = {}
+        for fit in self._fits:
+            if fit["estimator"] is not None:
+                curve = fit["estimator"].convergence_
+                curves[fit["beta"], fit["seed"], fit["fold"]] = pd.Series(curve.loss, curve.epochs)
+        table = pd.DataFrame(curves).T
+        table.index = pd.MultiIndex.from_tuples(table.index, names=["beta", "seed", "fold"])
+        return table.groupby(level="beta").mean().reindex(self.betas).rename_axis(columns="epoch")
+
+    def to_frame(self):
+        """One row per fit.
+
+        Returns
+        -------
+        frame : DataFrame
+            beta, seed, fold, score, final loss, rate, epochs, the conditioning of Attn(X) and Z of
+            the last layer, seconds (its share of a group's), and the error of a fit that diverged
+            or could not be scored.
+        """
+        return pd.DataFrame([_row(fit) for fit in self._fits])
+
+    def summary(self):
+        """One row per beta: means over seeds and folds, with their interval over seeds.
+
+        Returns
+        -------
+        frame : DataFrame indexed by beta, columns (quantity, statistic)
+            mean; low and high, the ends of the 95 % t-interval of the mean over seeds of each
+            seed's mean over the folds (NaN for one seed); count, the number of fits.
+        """
+        frame = self.to_frame().drop(columns=["fold", "error"])
+        seeds = frame.groupby(["beta", "seed"], sort=False).mean().groupby("beta", sort=False)
+        mean, n = seeds.mean(), seeds.count()
+        half = t.ppf(0.975, n - 1) * seeds.std() / np.sqrt(n)
+        count = frame.drop(columns="seed").groupby("beta", sort=False).count()
+        parts = {"mean": mean, "low": mean - half, "high": mean + half, "count": count}
+        table = pd.concat(parts, axis=1).swaplevel(axis=1)
+        return table[mean.columns].reindex(self.betas)
+
+    def plot(self, ax=None):
+        """Training loss against epoch, a line per beta.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        ax : matplotlib Axes
+        """
+        from ..plotting import ConvergenceDisplay
+
+        curves = {f"{beta:g}": row.dropna() for beta, row in self.losses().iterrows()}
+        ax = ConvergenceDisplay(curves).plot(ax).ax_
+        ax.legend(title="beta")
+        return ax
+
+    def __repr__(self):
+        failed = sum(bool(fit["error"]) for fit in self._fits)
+        said = f", {failed} of them failed" if failed else ""
+        return (
+            f"BetaPath of {len(self.betas)} betas, {len(self._fits)} fits{said}; "
+            f"{self.plan['mode']} because {self.plan['reason']}"
+        )
+
+
+def _row(fit):
+    row = {name: fit[name] for name in ("beta", "seed", "fold", "score")}
+    model = fit["estimator"]
+    row["loss"] = np.nan if model is None else model.convergence_.loss[-1]
+    row["rate"] = np.nan if model is None else model.convergence_.rate
+    row["n_epochs"] = np.nan if model is None else model.n_iter_
+    for quantity in _QUANTITIES:
+        for of, name in (("Z", "Z"), ("attention", "attn")):
+            value = np.nan if model is None else model.conditioning_.get(quantity, of=of)
+            row[f"{quantity}_{name}"] = value
+    return row | {name: fit[name] for name in ("fit_time", "score_time", "error")}
+
+
+def residual_beta_path(
+    X,
+    y,
+    betas,
+    *,
+    estimator=None,
+    cv=None,
+    groups=None,
+    sample_weight=None,
+    segments=None,
+    scoring=None,
+    n_seeds=1,
+    stacked="auto",
+    n_jobs=None,
+):
+    """Fit a residual Transformer for every beta, seed and fold, as `lasso_path` does for alpha.
+
+    Candidates that differ in beta and seed only have weights of equal shape: they are trained as
+    one model with a leading candidate dimension where that is faster, and separately where not.
+    Either way each fit equals the one that ``estimator.fit`` gives, up to rounding.
+
+    Parameters
+    ----------
+    X : array-like or SequenceView
+        Training data, as for ``estimator.fit``.
+    y : array-like
+        Targets.
+    betas : array-like of float of shape (n_betas,)
+        Residual coefficients, >= 0 and different from each other.
+    estimator : ResidualTransformerRegressor or -Classifier, default=None
+        What to fit; its ``residual_beta`` is replaced. None is the regressor with its defaults.
+    cv : int, splitter or iterable of splits, default=None
+        Folds; scores are those of the test parts. None fits on all data, without a score.
+    groups : array-like of shape (n_samples,), default=None
+        Handed to the splitter.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights for fit, and for the scores if the scorer takes any, as in ``GridSearchCV``.
+    segments : array-like of shape (n_rows,), default=None
+        With ``window``, the series, station or stretch that each row of X belongs to, for fit and
+        for the scores.
+    scoring : str or callable, default=None
+        Score of the test parts; None is ``estimator.score``.
+    n_seeds : int, default=1
+        Fits per beta and fold, with random_state, random_state + 1, ...
+    stacked : {"auto"} or bool, default="auto"
+        "auto" asks a measured cost model; its choice and reason are in ``path.plan``.
+    n_jobs : int, default=None
+        Processes over folds (and over fits that are not stacked), one thread each.
+
+    Returns
+    -------
+    path : BetaPath
+
+    Raises
+    ------
+    ValueError
+        For betas that are empty, negative, not finite, repeated or not numbers, seeds beyond the
+        largest, or folds that cannot be fitted. A beta that diverges, or has no score, is no
+        error: its row says so.
+
+    References
+    ----------
+    arXiv:2506.05249, the experiments on beta (claim C4).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_restrans import ResidualTransformerRegressor, residual_beta_path
+    >>> X = np.random.default_rng(0).normal(size=(60, 4))
+    >>> model = ResidualTransformerRegressor(d_model=8, max_iter=2, random_state=0)
+    >>> path = residual_beta_path(X, X[:, 0], [0, 1], estimator=model, cv=3)
+    >>> len(path.to_frame())
+    6
+    """
+    betas = _check_betas(betas)
+    n_seeds = check_integer("n_seeds", n_seeds)
+    if stacked != "auto" and not isinstance(stacked, bool):
+        raise ValueError(f"stacked must be 'auto', True or False, got {stacked!r}.")
+    estimator = ResidualTransformerRegressor() if estimator is None else estimator
+    if not isinstance(estimator, ResidualTransformerRegressor | ResidualTransformerClassifier):
+        raise TypeError(
+            "estimator must be a ResidualTransformerRegressor or -Classifier, got "
+            f"{type(estimator).__name__}; put preprocessing before the call."
+        )
+    # Bad input is refused here, once, with the sentences of fit, and not by some fold.
+    checked_for = clone(estimator).set_params(residual_beta=betas[0])
+    check_parameters(checked_for)
+    checked = check_data(checked_for, X, y, sample_weight, segments=segments)
+    n_alike = len(betas) * (1 if estimator.early_stopping else n_seeds)
+    plan = plan_stacks(checked_for, checked, n_alike, stacked)
+    X, y, groups, segments = indexable(X, y, groups, segments)
+    if sample_weight is not None:
+        sample_weight = _check_sample_weight(sample_weight, np.empty((len(y), 0)))
+    splits = [(None, None)]
+    if cv is not None:
+        splits = check_splits(cv, X, y, groups, classifier=is_classifier(estimator))
+        for number, (train, _) in enumerate(splits):
+            if is_classifier(estimator) and len(np.unique(_safe_indexing(y, train))) < 2:
+                raise ValueError(
+                    f"the training part of fold {number} holds one class only; use a stratified "
+                    "splitter or fewer folds."
+                )
+    seeds = _seeds(estimator.random_state, n_seeds)
+    scorer = check_scorer(estimator, scoring)
+    if cv is None:
+        scorer = None
+    weigh = scorer is not None and sample_weight is not None and _takes_weights(scorer)
+    tasks = _tasks(splits, betas, seeds, estimator.early_stopping, plan["size"], n_jobs)
+    fits = Parallel(n_jobs=n_jobs)(
+        delayed(_fit_task)(estimator, X, y, sample_weight, segments, scorer, weigh, *task)
+        for task in tasks
+    )
+    order = {beta: k for k, beta in enumerate(betas)}
+    fits = sorted(
+        (fit for group in fits for fit in group),
+        key=lambda fit: (order[fit["beta"]], fit["seed"], fit["fold"]),
+    )
+    return BetaPath(fits, plan)
+
+
+def _tasks(splits, betas, seeds, early_stopping, group_size, n_jobs):
+    """Groups of candidates on a fold, (fold, train, test, pairs of beta and seed)."""
+    blocks = [[(beta, seed) for beta in betas] for seed in seeds]
+    if not early_stopping:
+        # Only the split of early stopping makes the data of two seeds differ.
+        blocks = [[pair for block in blocks for pair in block]]
+    tasks = [
+        (fold, train, test, part)
+        for fold, (train, test) in enumerate(splits)
+        for pairs in blocks
+        for part in _split(pairs, -(-len(pairs) // group_size))
+    ]
+    # The groups left over when each process has had equally many are divided among all processes,
+    # so that none of them waits for another.
+    n_processes = effective_n_jobs(n_jobs)
+    even = len(tasks) - len(tasks) % n_processes
+    tasks[even:] = [
+        (*data, part) for *data, pairs in tasks[even:] for part in _split(pairs, n_processes)
+    ]
+    return tasks
+
+
+def _check_betas(betas):
+    """Validated coefficients as a list of floats."""
+    wanted = "betas must be a list of different finite numbers >= 0"
+    try:
+        values = list(betas)
+    except TypeError:
+        values = []
+    if not values:
+        raise ValueError(f"{wanted}, got {betas!r}.")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise ValueError(
+                f"{wanted}, got {value!r} among them; a pair or a matrix is no point of a path."
+            )
+        if not np.isfinite(float(value)) or value < 0:
+            raise ValueError(f"{wanted}, got {value!r} among them.")
+    values = [float(value) for value in values]
+    if len(set(values)) < len(values):
+        raise ValueError(f"{wanted}, got one of them twice: {values}.")
+    return values
+
+
+def _split(items, n_parts):
+    """At most so many parts of equal size, none of them empty."""
+    parts = np.array_split(range(len(items)), min(n_parts, len(items)))
+    return [[items[k] for k in part] for part in parts]
+
+
+def _seeds(random_state, n_seeds):
+    if isinstance(random_state, Integral):
+        if random_state + n_seeds - 1 > _LARGEST_SEED:
+            raise ValueError(
+                f"random_state={random_state} and the {n_seeds - 1} seeds after it (n_seeds="
+                f"{n_seeds}) go beyond the largest seed, 2**32 - 1: pass a smaller random_state."
+            )
+        return [int(random_state) + k for k in range(n_seeds)]
+    if random_state is None:
+        rng = np.random.default_rng()
+        return [int(seed) for seed in rng.integers(2**31 - n_seeds, size=n_seeds)]
+    return check_random_state(random_state).randint(2**31 - 1, size=n_seeds).tolist()
+
+
+def _takes_weights(scorer):
+    """Whether a scorer takes sample_weight; one that does not gets a warning, as GridSearchCV's."""
+    takes = takes_sample_weight(scorer)
+    if not takes:
+        warnings.warn(
+            f"scoring={scorer} takes no sample_weight: fits are weighted, scores are not.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return takes
+
+
+def _fit_task(estimator, X, y, sample_weight, segments, scorer, weigh, fold, train, test, pairs):
+    """Fit one group of candidates on one fold; a dict per candidate."""
+
+    def part(rows):
+        arrays = [X, y, sample_weight, segments]
+        if rows is None:
+            return arrays
+        return [None if array is None else _safe_indexing(array, rows) for array in arrays]
+
+    candidates = [
+        clone(estimator).set_params(residual_beta=beta, random_state=seed) for beta, seed in pairs
+    ]
+    *data, labels = part(train)
+    errors, seconds = fit_estimators(candidates, *data, segments=labels)
+    fits = []
+    for (beta, seed), model, error in zip(pairs, candidates, errors, strict=True):
+        fit = {
+            "beta": beta,
+            "seed": seed,
+            "fold": fold,
+            "estimator": model if error is None else None,
+            "error": "" if error is None else str(error),
+            "score": np.nan,
+            "fit_time": seconds / len(pairs),
+            "score_time": np.nan,
+        }
+        if scorer is not None and error is None:
+            X_test, y_test, weight, labels = part(test)
+            weights = {"sample_weight": weight} if weigh else {}
+            fit |= _score(scorer, _with_segments(model, labels), X_test, y_test, **weights)
+        fits.append(fit)
+    return fits
+
+
+class _Labelled:
+    """A fitted model that is told the segments of the rows it predicts, for scorers."""
+
+    def __init__(self, model, segments):
+        self._model, self._segments = model, segments
+
+    def __getattr__(self, name):
+        found = getattr(self._model, name)
+        if name not in ("predict", "predict_proba", "predict_log_proba", "score"):
+            return found
+        return partial(found, segments=self._segments)
+
+
+def _with_segments(model, segments):
+    return model if segments is None else _Labelled(model, segments)
+
+
+def _score(scorer, model, X, y, **weights):
+    """Score of a test part, or why there is none: that of one candidate must not end the path."""
+    started = time.perf_counter()
+    try:
+        score, error = float(scorer(model, X, y, **weights)), ""
+    except (TypeError, ValueError) as caught:
+        score, error = np.nan, f"no score: {caught}"
+    if not error and not np.isfinite(score):
+        error = f"no score: it is {score} on the {len(y)} row(s) of the test part"
+        if len(y) < 2:
+            error += "; R^2 and its like need two or more"
+    return {"score": score, "error": error, "score_time": time.perf_counter() - started}
