@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-import json
-import re
-import unicodedata
 from collections import Counter
 from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
-import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ._compat import Interval, StrOptions, _fit_context
-from ._inputs import _as_ids
-
-__all__ = ["SequenceVectorizer"]
-
-PADDING, UNKNOWN = 0, 1
-_N_SPECIAL = 2
-# What `tokenizers` calls the two; no word of a text is written so after splitting.
-_SPECIAL = ["[PAD]", "[UNK]"]
-# Pieces learnt for `subword` when max_features is None.
-_N_PIECES = 8_000
-# Learning and encoding take the square of a word's length, and WordPiece by itself knows no longer
-# word: a longer one is cut.
-_LONGEST_WORD = 100
-# Halves of a surrogate pair, which a str may hold one by one and UTF-8 may not.
-_HALF = re.compile("[\ud800-\udfff]")
+from .._compat import Interval, StrOptions, _fit_context
+from .._inputs import _as_ids
+from .subwords import encode_pieces, learn_pieces
+from .tokens import (
+    PADDING,
+    SPECIAL,
+    UNKNOWN,
+    checked_texts,
+    checked_tokens,
+    compiled,
+    split_words,
+)
 
 
 class SequenceVectorizer(TransformerMixin, BaseEstimator):
@@ -180,8 +170,10 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         if self.subword is None:
             pieces, vocabulary = None, self._count(words)
         else:
-            pieces = self._learn_pieces(words)
-            ordered = sorted((i, t) for t, i in pieces.get_vocab().items() if i >= _N_SPECIAL)
+            pieces = learn_pieces(
+                words, self.subword, min_df=self.min_df, max_features=self.max_features
+            )
+            ordered = sorted((i, t) for t, i in pieces.get_vocab().items() if i >= len(SPECIAL))
             vocabulary = {token: i for i, token in ordered}
         if not vocabulary:
             raise ValueError(
@@ -238,7 +230,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
             If X holds anything but ids of this vocabulary; the message says where.
         """
         check_is_fitted(self)
-        names = [*_SPECIAL, *self.vocabulary_]
+        names = [*SPECIAL, *self.vocabulary_]
         ids = _as_ids(X, self)
         if ids.max() >= len(names):
             row, column = np.argwhere(ids >= len(names))[0]
@@ -265,13 +257,15 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
 
     def _split(self, X):
         """Lists of the tokens of some texts."""
-        texts = _checked_texts(X)
+        texts = checked_texts(X)
         if self.lowercase:
             texts = map(str.lower, texts)
         if self.tokenizer is not None:
-            words = (_checked_tokens(self.tokenizer(text), row) for row, text in enumerate(texts))
+            words = (checked_tokens(self.tokenizer(text), row) for row, text in enumerate(texts))
         else:
-            split = _split if self.token_pattern is None else _compiled(self.token_pattern).findall
+            split = (
+                split_words if self.token_pattern is None else compiled(self.token_pattern).findall
+            )
             words = map(split, texts)
         return [list(filter(None, row)) for row in words]
 
@@ -281,56 +275,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         least = self.min_df if isinstance(self.min_df, Integral) else self.min_df * len(words)
         total = Counter(token for row in words for token in row if texts[token] >= least)
         ordered = sorted(total, key=lambda token: (-total[token], token))[: self.max_features]
-        return {token: i for i, token in enumerate(ordered, start=_N_SPECIAL)}
-
-    def _learn_pieces(self, words):
-        """A tokenizer of the `tokenizers` library for single words, learnt from these."""
-        try:
-            from tokenizers import Tokenizer, models, trainers
-        except ImportError:
-            raise ImportError(
-                f"subword={self.subword!r} needs the tokenizers library: "
-                "pip install sklearn_restrans[text]."
-            ) from None
-        if not isinstance(self.min_df, Integral):
-            raise ValueError(
-                f"min_df is the count of a merged pair for subword={self.subword!r}; got the share "
-                f"{self.min_df!r}, pass an integer."
-            )
-        parts = {word: _parts(word) for word in set().union(*words)}
-        distinct = set(itertools.chain.from_iterable(parts.values()))
-        # The end of a word is marked, or the start: "un" in "unseen" is not the word "un".
-        if self.subword == "bpe":
-            model = models.BPE(unk_token=_SPECIAL[UNKNOWN], end_of_word_suffix="</w>")
-            learn, mark = trainers.BpeTrainer, {"end_of_word_suffix": "</w>"}
-            marked = {word[-1:] + "</w>" for word in distinct}
-        else:
-            model = models.WordPiece(unk_token=_SPECIAL[UNKNOWN])
-            learn, mark = trainers.WordPieceTrainer, {}
-            marked = {"##" + letter for word in distinct for letter in word[1:]}
-        trainer = learn(
-            vocab_size=_N_SPECIAL + (self.max_features or _N_PIECES),
-            min_frequency=self.min_df,
-            # The library numbers marked letters by the order of a hash table, which no seed fixes,
-            # and breaks ties of counts by number; given here, they have an order.
-            special_tokens=[*_SPECIAL, *sorted(marked)],
-            show_progress=False,
-            **mark,
-        )
-        pieces = Tokenizer(model)
-        split = ([part for word in row for part in parts[word]] for row in words)
-        pieces.train_from_iterator(split, trainer)
-        # Every letter is a piece, marked and unmarked, whatever was asked for.
-        n_pieces = pieces.get_vocab_size() - _N_SPECIAL
-        if self.max_features is not None and n_pieces > self.max_features:
-            raise ValueError(
-                f"max_features={self.max_features} is less than the {n_pieces} pieces that "
-                f"subword={self.subword!r} starts from, the letters of the texts; set it to "
-                f"{n_pieces} or more."
-            )
-        state = json.loads(pieces.to_str())
-        state["added_tokens"] = []  # from now on they are pieces as others
-        return Tokenizer.from_str(json.dumps(state))
+        return {token: i for i, token in enumerate(ordered, start=len(SPECIAL))}
 
     def _padded(self, rows):
         ids = np.zeros((len(rows), self.max_length_), dtype=np.int32)
@@ -346,117 +291,10 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _parts(word):
-    """What the `tokenizers` library takes for a word: valid UTF-8, of no great length."""
-    word = _HALF.sub("\ufffd", word)
-    return [word[i : i + _LONGEST_WORD] for i in range(0, len(word), _LONGEST_WORD)]
-
-
 def _number(words, vocabulary, pieces):
     """Lists of ids, not yet cut or padded."""
     if pieces is None:
         get = vocabulary.get
         return [[get(token, UNKNOWN) for token in row] for row in words]
-    known = {
-        word: [i for part in _parts(word) for i in pieces.encode(part).ids]
-        for word in set().union(*words)
-    }
+    known = encode_pieces(set().union(*words), pieces)
     return [[i for word in row for i in known[word]] for row in words]
-
-
-def _default_pattern(marks=""):
-    """Words, "'s", and every other sign, each with the marks that belong to it."""
-    word = rf"[\w{marks}]+"
-    sign = r"[^\w\s]"
-    if marks:  # two regional indicators are a flag
-        sign = rf"[\U0001f1e6-\U0001f1ff]{{2}}|{sign}(?:[{marks}]|(?<=\u200d)[^\w\s])*"
-    return re.compile(rf"{word}(?:['’-]{word})*|['’]{word}|{sign}")
-
-
-_ASCII = _default_pattern()
-
-
-@functools.cache
-def _unicode():
-    """The default pattern with the marks of Unicode, which `re` has no name for.
-
-    They are combining marks and variation selectors (categories Mn, Mc, Me), the zero-width joiner
-    and non-joiner, the skin tones of emoji, and the tags that follow a flag.
-    """
-    marks = [code for code in range(0x110000) if unicodedata.category(chr(code))[0] == "M"]
-    marks = sorted([*marks, 0x200C, 0x200D, *range(0x1F3FB, 0x1F400), *range(0xE0020, 0xE0080)])
-    # Ranges, since `re` looks through characters beyond U+FFFF one after the other.
-    groups = itertools.groupby(enumerate(marks), key=lambda pair: pair[1] - pair[0])
-    runs = ([chr(code) for _, code in group] for _, group in groups)
-    return _default_pattern("".join(f"{run[0]}-{run[-1]}" for run in runs))
-
-
-def _split(text):
-    """Tokens of a text where neither token_pattern nor tokenizer says what they are."""
-    if text.isascii():  # no marks: the same tokens, in less than half the time
-        return _ASCII.findall(text)
-    return _unicode().findall(unicodedata.normalize("NFC", text))
-
-
-def _compiled(token_pattern):
-    """The regular expression of a token, or a sentence about what is wrong with it."""
-    try:
-        pattern = re.compile(token_pattern)
-    except re.error as error:
-        raise ValueError(
-            f"token_pattern={token_pattern!r} is no regular expression: {error}; write a backslash "
-            "before a sign that stands for itself."
-        ) from None
-    if pattern.groups > 1:
-        raise ValueError(
-            f"token_pattern has {pattern.groups} groups, of which one at most can be the token; "
-            "write (?:...) for the others."
-        )
-    return pattern
-
-
-def _checked_tokens(tokens, row):
-    """What ``tokenizer`` made of a text, as a list of str."""
-    wanted = f"tokenizer must give a list of str for every text; for text {row} of X it gave"
-    # A str is its letters, and the order of a set is no order of the text.
-    if isinstance(tokens, str | bytes | dict | set | frozenset) or not hasattr(tokens, "__iter__"):
-        raise ValueError(f"{wanted} {tokens!r:.60}, of type {type(tokens).__name__}.")
-    tokens = list(tokens)
-    for place, token in enumerate(tokens):
-        if not isinstance(token, str):
-            raise ValueError(
-                f"{wanted} {token!r:.60}, of type {type(token).__name__}, as token {place}."
-            )
-    return list(map(str.__str__, tokens))  # what is a str and more, such as numpy's, as a plain one
-
-
-def _checked_texts(X):
-    """The texts as a list, or a sentence about what is no text."""
-    if isinstance(X, str | bytes):
-        raise ValueError(
-            f"X is a single {type(X).__name__}, not a list of texts; pass a list: [X]."
-        )
-    shape = getattr(X, "shape", None)
-    if shape is not None and len(shape) != 1:
-        raise ValueError(
-            f"X has shape {tuple(shape)}, but texts come in one column: pass X['name'] of a "
-            "DataFrame, or X.ravel() of an array."
-        )
-    if isinstance(X, dict | set | frozenset) or not hasattr(X, "__iter__"):
-        raise ValueError(f"X must be a list, Series or array of texts, got {type(X).__name__}.")
-    texts = list(X)
-    if not texts:
-        raise ValueError("X holds 0 texts; at least one is needed.")
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise ValueError(f"text {row} of X is {_named(text)}.")
-    return texts
-
-
-def _named(value):
-    """What stands where a text should, and what to do about it."""
-    if isinstance(value, bytes):
-        return f"bytes ({value[:20]!r}): decode it first, for instance with .decode('utf-8')"
-    if pd.api.types.is_scalar(value) and pd.isna(value):
-        return f"missing ({value!r}): drop it, or write an empty text, as Series.fillna('') does"
-    return f"{value!r:.60}, of type {type(value).__name__}, not a str"

