@@ -1,4 +1,4 @@
-"""Where the files of the data sets are: argument, data folder, cache, public address."""
+"""Find the file of a data set: argument, data folder, cache, public address."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def locate(source, path, check):
     folder = os.environ.get("SKLEARN_RESTRANS_DATA")
     if folder and not Path(folder).expanduser().is_dir():
         raise FileNotFoundError(
-            f"The environment variable SKLEARN_RESTRANS_DATA names {folder!r}, which is no folder."
+            f"The environment variable SKLEARN_RESTRANS_DATA must name a folder, got {folder!r}."
         )
     for place in (folder, _cache_folder()):
         found = _search(source, Path(place).expanduser()) if place else None
@@ -39,7 +39,9 @@ def locate(source, path, check):
 def _locate_given(source, path):
     """Return the file that the argument path names or, if it names a folder, holds."""
     if path == "":
-        raise ValueError("path is empty: name a file or a folder, or leave path out.")
+        raise ValueError(
+            "path must name a file or a folder, got ''; leave it out to search the usual places."
+        )
     try:
         place = Path(path).expanduser()
     except TypeError as error:
@@ -47,11 +49,11 @@ def _locate_given(source, path):
     if place.is_file():
         return place
     if not place.is_dir():
-        raise FileNotFoundError(f"path={str(path)!r} is neither a file nor a folder.")
+        raise FileNotFoundError(f"path must name an existing file or folder, got {str(path)!r}.")
     found = _search(source, place)
     if found is None:
         raise FileNotFoundError(
-            f"The folder path={str(path)!r} has none of {', '.join(source.patterns)}."
+            f"The folder path={str(path)!r} holds none of {', '.join(source.patterns)}."
         )
     return found
 
@@ -63,14 +65,17 @@ def _search(source, folder):
             found = sorted(file for file in base.glob(pattern) if file.is_file())
             if len(found) > 1:
                 names = ", ".join(file.name for file in found)
-                raise ValueError(f"{base} has several files {pattern}: {names}. Name one as path.")
+                raise ValueError(
+                    f"The folder {base} holds several files that match {pattern}: {names}; give "
+                    "one of them as path."
+                )
             if found:
                 return found[0]
     return None
 
 
 def _cache_folder():
-    """Return the cache, or None if only pooch could tell where it is and pooch is missing."""
+    """Return the cache folder, or None if only pooch knows where it is and pooch is missing."""
     try:
         import pooch
     except ImportError:
@@ -79,10 +84,11 @@ def _cache_folder():
 
 
 def _download(source, check):
-    """Fetch a file into the cache; it gets its name there only when hash and content are right."""
+    """Fetch a file into the cache, where it gets its name once its hash and content are checked."""
     if source.url is None:
         raise FileNotFoundError(
-            f"Found no {source.patterns[0]}, and GLUE hides the labels of the test part: {_HINT}."
+            f"{source.patterns[0]} is not on this machine and cannot be downloaded, because GLUE "
+            f"hides the labels of the test part: {_HINT}."
         )
     try:
         import pooch

@@ -22,14 +22,15 @@ from .series import (
 
 _JENA = Source(
     folders=("jena",),
-    # The whole ten-minute archive before the hourly excerpt, and both before the institute's files.
+    # The whole ten-minute archive is preferred to the hourly excerpt, and both to the institute's
+    # own files.
     patterns=tuple(
         stem + suffix
         for stem in ("jena_climate_2009_2016", "jena_2009_2016_hourly", "mpi_roof*", "jena*")
         for suffix in (".csv", ".csv.gz", ".csv.zip", ".zip")
     ),
     url="https://storage.googleapis.com/tensorflow/tf-keras-datasets/jena_climate_2009_2016.csv.zip",
-    known_hash=None,  # none is published: _check_jena_archive looks at the content instead
+    known_hash=None,  # none is published, so _check_jena_archive looks at the content instead
 )
 _ETTH1 = Source(
     folders=("ett", "ETT-small"),
@@ -51,9 +52,9 @@ def fetch_jena_climate(path=None, frequency=None):
     Parameters
     ----------
     path : str or path-like, default=None
-        A file, or a folder to search; None follows the search order of this module. Read are the
-        archive "Jena Climate 2009-2016" (14 variables, every 10 minutes), the hourly excerpt of
-        it, and the institute's own ``mpi_roof*.csv`` files, each plain, gzip or zip.
+        A file, or a folder to search; None follows the search order of this module. The function
+        reads the archive "Jena Climate 2009-2016" (14 variables, every 10 minutes), the hourly
+        excerpt of it, and the institute's own ``mpi_roof*.csv`` files, each plain, gzip or zip.
     frequency : str or timedelta, default=None
         Step between the rows, such as ``"1h"``; None keeps the rows as recorded. It must be a
         multiple of the file's step: every k-th row is kept, counted from the first, as in [1]_.
@@ -76,17 +77,17 @@ def fetch_jena_climate(path=None, frequency=None):
     Warns
     -----
     UserWarning
-        Once, if anything was changed: -9999 (the institute's mark of a missing reading) and
-        impossible values, which both become NaN, by column; and rows dropped or moved.
-        Impossible are a negative wind speed or rain, a relative humidity outside 0 to 105 %, a
-        direction outside 0 to 360 degrees, more than 600 s of rain in 10 minutes, and values
-        beyond the records ever measured on Earth.
+        Once, if anything was changed. The message counts, by column, the readings of -9999 (the
+        institute's mark of a missing one) and the impossible values, which both become NaN, and
+        the rows that were dropped or moved. A value is impossible if it is a negative wind speed
+        or rain, a relative humidity outside 0 to 105 %, a direction outside 0 to 360 degrees,
+        more than 600 s of rain in 10 minutes, or beyond the records ever measured on Earth.
 
     Raises
     ------
     ValueError
-        If the file is not such a file (with its name, the line and what was expected there), if a
-        folder holds several, or if `frequency` does not fit the file.
+        If the file has another format (the message gives its name, the line and what was expected
+        there), if a folder holds several files, or if `frequency` does not fit the file.
     FileNotFoundError
         If `path`, or the folder named by ``SKLEARN_RESTRANS_DATA``, does not exist, or if the
         folder given as `path` holds no such file.
@@ -167,7 +168,7 @@ def load_etth1(path=None):
     Raises
     ------
     ValueError, FileNotFoundError, ImportError, OSError
-        As `fetch_jena_climate`.
+        As for `fetch_jena_climate`.
 
     References
     ----------
@@ -205,8 +206,8 @@ def fetch_sst2(path=None, subset="train", normalize_brackets=True):
         repetitions) or whole sentences (dev, 872; test, 1,821). GLUE hides the labels of its test
         part, so test is never downloaded.
     normalize_brackets : bool, default=True
-        Write the tokens ``-lrb-`` and ``-rrb-``, which only the test part has, as ``(`` and ``)``
-        as the other parts do.
+        Write the tokens ``-lrb-`` and ``-rrb-``, which only the test part has, as ``(`` and
+        ``)``, as the other parts do.
 
     Returns
     -------
@@ -218,10 +219,10 @@ def fetch_sst2(path=None, subset="train", normalize_brackets=True):
     Raises
     ------
     ValueError
-        If the file is not such a file (with its name, the line and what was expected there),
-        `subset` is unknown, or `normalize_brackets` is no bool.
+        If the file has another format (the message gives its name, the line and what was expected
+        there), `subset` is unknown, or `normalize_brackets` is not a bool.
     FileNotFoundError, ImportError, OSError
-        As `fetch_jena_climate`; also FileNotFoundError if the test part is nowhere on disk.
+        As for `fetch_jena_climate`; also FileNotFoundError if the test part is not on disk.
 
     References
     ----------
@@ -286,9 +287,10 @@ def load_nyc_weather(station="JFK"):
         ``visib (km)``    visib, mile    visibility, never reported above 10 miles
         ================= ============== ==========================================================
 
-        Temperature, dew point and humidity of JFK on 2013-05-09 02:00 are missing too: degC had
-        been written as degF, -10.5 degC between two hours of 13.9 degC and more. "all" has the
-        column ``station`` first. ``attrs`` as in `fetch_jena_climate`; every gap names its station.
+        Temperature, dew point and humidity of JFK on 2013-05-09 02:00 are missing too: the
+        recorded degF are degC, which makes -10.5 degC between two hours of 13.9 degC and more.
+        "all" has the column ``station`` first. ``attrs`` as in `fetch_jena_climate`; every gap
+        names its station.
 
     Raises
     ------

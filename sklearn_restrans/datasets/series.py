@@ -10,8 +10,8 @@ import pandas as pd
 
 _SENTINEL = -9999.0
 
-# What no instrument at the surface of the Earth can read (records of the World Meteorological
-# Organization, rounded outwards); hygrometers may show a little more than 100 %.
+# Smallest and largest reading an instrument at the surface of the Earth can give: the records of
+# the World Meteorological Organization, rounded outwards. Hygrometers may exceed 100 % slightly.
 WEATHER_LIMITS = {
     "p (mbar)": (800.0, 1100.0),
     "T (degC)": (-90.0, 60.0),
@@ -35,7 +35,7 @@ def order_times(frame: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
     n_duplicates : int
         Rows dropped because their time stamp had come before.
     n_unsorted : int
-        Rows, among those kept, that stood below a row with a later time stamp.
+        Rows, among those kept, that came after a row with a later time stamp.
     """
     repeated = frame.index.duplicated()
     frame = frame[~repeated]
@@ -136,22 +136,22 @@ def thin_rows(frame: pd.DataFrame, step: pd.Timedelta | None, source: str) -> pd
         return frame
     own = usual_step(frame.index)
     if own is None:
-        raise ValueError(f"{source} has one row only, so frequency must be None.")
+        raise ValueError(f"frequency must be None for {source}, which has only one row.")
     if step < own:
         raise ValueError(
-            f"frequency={_step_name(step)!r} is finer than {source}, whose rows are "
-            f"{_step_name(own)!r} apart; readings are not invented. Use a multiple of that or None."
+            f"frequency={_step_name(step)!r} is finer than the step of {source}, "
+            f"{_step_name(own)!r}; pass a multiple of that step, or None."
         )
     if step % own:
         raise ValueError(
             f"frequency={_step_name(step)!r} is not a multiple of the step of {source}, "
-            f"{_step_name(own)!r}; every k-th reading is kept as it is, none is interpolated."
+            f"{_step_name(own)!r}; pass a multiple of that step, since no reading is interpolated."
         )
     return frame.iloc[:: step // own]
 
 
 def describe(frame: pd.DataFrame, source: str, n_duplicates: int, n_unsorted: int) -> pd.DataFrame:
-    """Write into ``frame.attrs`` what a user of the readings should know, and return the frame."""
+    """Describe the readings in ``frame.attrs`` and return the frame."""
     step = usual_step(frame.index)
     frame.attrs = {
         "source": source,

@@ -11,15 +11,15 @@ from .tokens import SPECIAL, UNKNOWN
 
 # Pieces learnt for `subword` when max_features is None.
 _N_PIECES = 8_000
-# Learning and encoding take the square of a word's length, and WordPiece by itself knows no longer
-# word: a longer one is cut.
+# Longer words are cut into parts, because learning and encoding take time that grows as the square
+# of a word's length, and WordPiece treats longer words as unknown.
 _LONGEST_WORD = 100
-# Halves of a surrogate pair, which a str may hold one by one and UTF-8 may not.
+# Halves of a surrogate pair: a str may hold a single one, UTF-8 may not.
 _HALF = re.compile("[\ud800-\udfff]")
 
 
 def learn_pieces(words, kind, *, min_df, max_features):
-    """A tokenizer of the `tokenizers` library for single words, learnt from these."""
+    """A tokenizer of the `tokenizers` library for single words, learnt from the given ones."""
     try:
         from tokenizers import Tokenizer, models, trainers
     except ImportError:
@@ -28,12 +28,12 @@ def learn_pieces(words, kind, *, min_df, max_features):
         ) from None
     if not isinstance(min_df, Integral):
         raise ValueError(
-            f"min_df is the count of a merged pair for subword={kind!r}; got the share "
-            f"{min_df!r}, pass an integer."
+            f"min_df must be an integer for subword={kind!r}, the count of a merged pair, got the "
+            f"share {min_df!r}."
         )
     parts = {word: _parts(word) for word in set().union(*words)}
     distinct = set(itertools.chain.from_iterable(parts.values()))
-    # The end of a word is marked, or the start: "un" in "unseen" is not the word "un".
+    # The end or the start of a word is marked, because "un" in "unseen" is not the word "un".
     if kind == "bpe":
         model = models.BPE(unk_token=SPECIAL[UNKNOWN], end_of_word_suffix="</w>")
         learn, mark = trainers.BpeTrainer, {"end_of_word_suffix": "</w>"}
@@ -45,8 +45,8 @@ def learn_pieces(words, kind, *, min_df, max_features):
     trainer = learn(
         vocab_size=len(SPECIAL) + (max_features or _N_PIECES),
         min_frequency=min_df,
-        # The library numbers marked letters by the order of a hash table, which no seed fixes,
-        # and breaks ties of counts by number; given here, they have an order.
+        # The library numbers marked letters in the order of a hash table, which no seed fixes, and
+        # breaks ties between counts by number. Passed here, they get an order of their own.
         special_tokens=[*SPECIAL, *sorted(marked)],
         show_progress=False,
         **mark,
@@ -54,16 +54,16 @@ def learn_pieces(words, kind, *, min_df, max_features):
     pieces = Tokenizer(model)
     split = ([part for word in row for part in parts[word]] for row in words)
     pieces.train_from_iterator(split, trainer)
-    # Every letter is a piece, marked and unmarked, whatever was asked for.
+    # The library makes every letter a piece, marked and unmarked, whatever size was asked for.
     n_pieces = pieces.get_vocab_size() - len(SPECIAL)
     if max_features is not None and n_pieces > max_features:
         raise ValueError(
             f"max_features={max_features} is less than the {n_pieces} pieces that "
-            f"subword={kind!r} starts from, the letters of the texts; set it to "
+            f"subword={kind!r} starts from, which are the letters of the texts; set it to "
             f"{n_pieces} or more."
         )
     state = json.loads(pieces.to_str())
-    state["added_tokens"] = []  # from now on they are pieces as others
+    state["added_tokens"] = []  # from now on they are ordinary pieces
     return Tokenizer.from_str(json.dumps(state))
 
 
@@ -73,6 +73,6 @@ def encode_pieces(words, pieces):
 
 
 def _parts(word):
-    """What the `tokenizers` library takes for a word: valid UTF-8, of no great length."""
+    """A word as the `tokenizers` library can take it: valid UTF-8 in parts of bounded length."""
     word = _HALF.sub("\ufffd", word)
     return [word[i : i + _LONGEST_WORD] for i in range(0, len(word), _LONGEST_WORD)]

@@ -9,17 +9,17 @@ import unicodedata
 
 import pandas as pd
 
-# Ids that are not tokens of a text, and their names, which are those of the `tokenizers` library;
-# no word of a text is written so after splitting.
+# Ids that stand for no token of a text, and their names, which are those of the `tokenizers`
+# library. Splitting never yields such a name, because it takes brackets apart.
 PADDING, UNKNOWN = 0, 1
 SPECIAL = ["[PAD]", "[UNK]"]
 
 
 def _default_pattern(marks=""):
-    """Words, "'s", and every other sign, each with the marks that belong to it."""
+    """A pattern of words, "'s" and single signs, each with the marks that belong to it."""
     word = rf"[\w{marks}]+"
     sign = r"[^\w\s]"
-    if marks:  # two regional indicators are a flag
+    if marks:  # two regional indicators are one flag
         sign = rf"[\U0001f1e6-\U0001f1ff]{{2}}|{sign}(?:[{marks}]|(?<=\u200d)[^\w\s])*"
     return re.compile(rf"{word}(?:['’-]{word})*|['’]{word}|{sign}")
 
@@ -29,39 +29,39 @@ _ASCII = _default_pattern()
 
 @functools.cache
 def _unicode():
-    """The default pattern with the marks of Unicode, which `re` has no name for.
+    """The default pattern with the marks of Unicode, for which `re` has no class.
 
-    They are combining marks and variation selectors (categories Mn, Mc, Me), the zero-width joiner
-    and non-joiner, the skin tones of emoji, and the tags that follow a flag.
+    The marks are combining marks and variation selectors (categories Mn, Mc, Me), the zero-width
+    joiner and non-joiner, the skin tones of emoji, and the tags that follow a flag.
     """
     marks = [code for code in range(0x110000) if unicodedata.category(chr(code))[0] == "M"]
     marks = sorted([*marks, 0x200C, 0x200D, *range(0x1F3FB, 0x1F400), *range(0xE0020, 0xE0080)])
-    # Ranges, since `re` looks through characters beyond U+FFFF one after the other.
+    # Written as ranges, since `re` searches single characters beyond U+FFFF one by one.
     groups = itertools.groupby(enumerate(marks), key=lambda pair: pair[1] - pair[0])
     runs = ([chr(code) for _, code in group] for _, group in groups)
     return _default_pattern("".join(f"{run[0]}-{run[-1]}" for run in runs))
 
 
 def split_words(text):
-    """Tokens of a text where neither token_pattern nor tokenizer says what they are."""
-    if text.isascii():  # no marks: the same tokens, in less than half the time
+    """Tokens of a text by the default pattern."""
+    if text.isascii():  # without marks the tokens are the same, in less than half the time
         return _ASCII.findall(text)
     return _unicode().findall(unicodedata.normalize("NFC", text))
 
 
 def compiled(token_pattern):
-    """The regular expression of a token, or a sentence about what is wrong with it."""
+    """The regular expression of a token, or a ValueError that says what is wrong with it."""
     try:
         pattern = re.compile(token_pattern)
     except re.error as error:
         raise ValueError(
-            f"token_pattern={token_pattern!r} is no regular expression: {error}; write a backslash "
-            "before a sign that stands for itself."
+            f"token_pattern must be a regular expression, got {token_pattern!r}: {error}; write a "
+            "backslash before a sign that stands for itself."
         ) from None
     if pattern.groups > 1:
         raise ValueError(
-            f"token_pattern has {pattern.groups} groups, of which one at most can be the token; "
-            "write (?:...) for the others."
+            f"token_pattern must have at most one group, which is the token, got {pattern.groups} "
+            "groups; write (?:...) for the others."
         )
     return pattern
 
@@ -69,7 +69,7 @@ def compiled(token_pattern):
 def checked_tokens(tokens, row):
     """What ``tokenizer`` made of a text, as a list of str."""
     wanted = f"tokenizer must give a list of str for every text; for text {row} of X it gave"
-    # A str is its letters, and the order of a set is no order of the text.
+    # A str would be read as its letters, and a set has lost the order of the text.
     if isinstance(tokens, str | bytes | dict | set | frozenset) or not hasattr(tokens, "__iter__"):
         raise ValueError(f"{wanted} {tokens!r:.60}, of type {type(tokens).__name__}.")
     tokens = list(tokens)
@@ -78,11 +78,11 @@ def checked_tokens(tokens, row):
             raise ValueError(
                 f"{wanted} {token!r:.60}, of type {type(token).__name__}, as token {place}."
             )
-    return list(map(str.__str__, tokens))  # what is a str and more, such as numpy's, as a plain one
+    return list(map(str.__str__, tokens))  # subclasses of str, such as numpy's, become plain ones
 
 
 def checked_texts(X):
-    """The texts as a list, or a sentence about what is no text."""
+    """The texts as a list, or a ValueError that names what is not a text."""
     if isinstance(X, str | bytes):
         raise ValueError(
             f"X is a single {type(X).__name__}, not a list of texts; pass a list: [X]."
@@ -105,7 +105,7 @@ def checked_texts(X):
 
 
 def _named(value):
-    """What stands where a text should, and what to do about it."""
+    """What was found in the place of a text, and what to do about it."""
     if isinstance(value, bytes):
         return f"bytes ({value[:20]!r}): decode it first, for instance with .decode('utf-8')"
     if pd.api.types.is_scalar(value) and pd.isna(value):

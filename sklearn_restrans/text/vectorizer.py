@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._compat import Interval, StrOptions, _fit_context
 from .._inputs import _as_ids
+from .._validation import check_integer
 from .subwords import encode_pieces, learn_pieces
 from .tokens import (
     PADDING,
@@ -40,21 +41,21 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         Regular expression of a token, or of its first group if it has one. None takes words (with
         inner apostrophes and hyphens, such as "n't"), "'s", and every other sign by itself.
         Combining marks and joiners stay with their letter or emoji, and an accented letter is the
-        same one whether written in one part or in two (Unicode's NFC); a pattern or ``tokenizer``
-        of one's own sees the text as it is. Empty matches are no tokens.
+        same one whether written in one part or in two (Unicode's NFC). A pattern or ``tokenizer``
+        of your own sees the text as it is. Empty matches are dropped.
     tokenizer : callable, default=None
-        From a text to its tokens, a list of str, of which empty ones are left out; replaces
-        ``token_pattern``. Languages written without spaces need one, or ``subword``.
+        Function from a text to the list of its tokens, str, of which empty ones are dropped. It
+        replaces ``token_pattern``. Languages written without spaces need one, or ``subword``.
     min_df : int or float, default=1
-        Texts of ``fit`` a token must stand in: a count, or a share in [0, 1]. Above a count of 1,
-        training meets unknown tokens and learns a vector for them. For ``subword`` the count of a
-        merged pair.
+        Number of texts of ``fit`` that must contain a token, or their share in [0, 1]. Above a
+        count of 1, training meets unknown tokens and learns a vector for them. For ``subword`` the
+        count that a pair of pieces needs to be merged.
     max_features : int, default=None
-        Keep that many of the most frequent tokens; for ``subword`` the number of pieces, None
-        being 8,000, or every letter where there are more.
+        Keep that many of the most frequent tokens. For ``subword`` the number of pieces; None
+        means 8,000, or as many as there are letters if that is more.
     max_length : int, default=256
-        Keep the first tokens of longer texts. Shorter texts of ``fit`` lower it: rows are as wide
-        as the longest of them. None: no other limit.
+        Keep that many tokens of longer texts, the first ones. Rows are never wider than the longest
+        text of ``fit``, which is the only limit if None.
     subword : {"bpe", "wordpiece"}, default=None
         Cut tokens into pieces learnt in ``fit`` (byte pair encoding [1]_ or WordPiece [2]_), so
         that rare words are known by their parts. Needs the `tokenizers` library. A lone half of a
@@ -124,7 +125,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         X : list, Series or array of str of shape (n_samples,)
             Texts.
         y : object, default=None
-            Not looked at.
+            Ignored.
 
         Returns
         -------
@@ -135,8 +136,8 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         ------
         ValueError
             If X holds anything but texts, ``tokenizer`` gives anything but lists of str (the
-            message says where), ``token_pattern`` is no regular expression, no token is left, or
-            ``max_features`` is less than the pieces that spell every word.
+            message says where), ``token_pattern`` is not a regular expression, no token is left,
+            or ``max_features`` is less than the number of pieces that spell every word.
         ImportError
             If ``subword`` needs the `tokenizers` library and it is not installed.
         """
@@ -152,20 +153,14 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         X : list, Series or array of str of shape (n_samples,)
             Texts.
         y : object, default=None
-            Not looked at.
+            Ignored.
 
         Returns
         -------
         ids : int32 ndarray of shape (n_samples, max_length_)
             As :meth:`transform` returns them.
         """
-        for name in ("min_df", "max_features", "max_length"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or (isinstance(value, Integral) and value < 1):
-                raise ValueError(
-                    f"{name}={value!r} is no count; pass an integer >= 1"
-                    f"{', or a share of the texts as a float' if name == 'min_df' else ''}."
-                )
+        self._check_counts()
         words = self._split(X)
         if self.subword is None:
             pieces, vocabulary = None, self._count(words)
@@ -177,12 +172,12 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
             vocabulary = {token: i for i, token in ordered}
         if not vocabulary:
             raise ValueError(
-                f"no token is left of {len(words)} texts; lower min_df (now {self.min_df!r}), or "
-                "check token_pattern and the texts."
+                f"None of the tokens of {len(words)} texts is left; lower min_df "
+                f"(now {self.min_df!r}), or check token_pattern and the texts."
             )
         rows = _number(words, vocabulary, pieces)
         longest = max(1, *map(len, rows))
-        # Nothing is kept of a fit that fails.
+        # Attributes are set last, so that a fit that fails leaves an earlier one as it was.
         self.vocabulary_, self._pieces = vocabulary, pieces
         self.max_length_ = longest if self.max_length is None else min(longest, self.max_length)
         return self._padded(rows)
@@ -220,9 +215,9 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         Returns
         -------
         tokens : list of list of str
-            Without padding; unknown tokens are written "[UNK]". Pieces have the marks of their
-            library: "bpe" ends the last piece of a word with "</w>", "wordpiece" starts all but the
-            first with "##".
+            Without padding; unknown tokens are written "[UNK]". Pieces carry the marks of their
+            library: "bpe" ends the last piece of a word with "</w>", "wordpiece" starts every
+            piece but the first with "##".
 
         Raises
         ------
@@ -235,18 +230,18 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         if ids.max() >= len(names):
             row, column = np.argwhere(ids >= len(names))[0]
             raise ValueError(
-                f"X[{row}, {column}] is {ids[row, column]}, but the ids of this vocabulary end at "
-                f"{len(names) - 1}; pass ids that this vectorizer made."
+                f"X[{row}, {column}] is {ids[row, column]}, but the largest id of this vocabulary "
+                f"is {len(names) - 1}; pass ids that this vectorizer made."
             )
         return [[names[i] for i in row if i != PADDING] for row in ids.tolist()]
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the columns: places in the text, "token0", "token1", ...
+        """Names of the columns, which are the positions in the text: "token0", "token1", ...
 
         Parameters
         ----------
         input_features : object, default=None
-            Not looked at.
+            Ignored.
 
         Returns
         -------
@@ -254,6 +249,17 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return np.asarray([f"token{k}" for k in range(self.max_length_)], dtype=object)
+
+    def _check_counts(self):
+        """Refuse bools and counts below 1, which scikit-learn's check takes for numbers."""
+        for name in ("max_features", "max_length"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name))
+        if isinstance(self.min_df, bool) or (isinstance(self.min_df, Integral) and self.min_df < 1):
+            raise ValueError(
+                "min_df must be an integer >= 1, or a share of the texts as a float in [0, 1], "
+                f"got {self.min_df!r}."
+            )
 
     def _split(self, X):
         """Lists of the tokens of some texts."""
@@ -270,7 +276,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         return [list(filter(None, row)) for row in words]
 
     def _count(self, words):
-        """Ids of the tokens that min_df and max_features leave, the most frequent first."""
+        """Ids of the tokens that pass min_df and max_features, the most frequent first."""
         texts = Counter(token for row in words for token in set(row))
         least = self.min_df if isinstance(self.min_df, Integral) else self.min_df * len(words)
         total = Counter(token for row in words for token in row if texts[token] >= least)

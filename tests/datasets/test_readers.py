@@ -44,7 +44,7 @@ GOOD = "01.01.2009 00:10:00,990.0,1.0,2.0,5.0\n"
         ),
         (GOOD, "line 1: expected a header that starts with 'Date Time'"),
         ("p (mbar),Date Time,T (degC)\n1,2,3\n", "line 1: expected a header that starts with"),
-        ("Date Time,T (degC),p (mbar),T (degC)\n", r"columns \['T \(degC\)'\] come twice"),
+        ("Date Time,T (degC),p (mbar),T (degC)\n", r"columns \['T \(degC\)'\] appear twice"),
         ("\n<!DOCTYPE html>\n<html></html>\n", "line 2: .*This looks like a web page, not data"),
         (
             f"{SHORT}\n{GOOD}\n{GOOD[:-9]}",

@@ -68,7 +68,7 @@ def test_accents_in_one_part_or_two_are_one_token():
     vectorizer = SequenceVectorizer().fit(composed)
     np.testing.assert_array_equal(vectorizer.transform(parted), vectorizer.transform(composed))
     assert (vectorizer.transform(parted) != 1).all()
-    # What a pattern or a tokenizer of one's own sees is the text as it is.
+    # A pattern or a tokenizer of the user's own sees the text as it is.
     for own in ({"token_pattern": r"\S+"}, {"tokenizer": str.split}):
         assert (
             SequenceVectorizer(**own).fit(composed).transform(parted)[[0, 1, 2, 3, 4]] == 1
@@ -130,7 +130,7 @@ BAD_TEXTS = [
 
 
 @pytest.mark.parametrize(("X", "message"), BAD_TEXTS)
-def test_what_is_no_text_is_refused(X, message):
+def test_what_is_not_a_text_is_refused(X, message):
     with pytest.raises(ValueError, match=message):
         SequenceVectorizer().fit(X)
     with pytest.raises(ValueError, match=message):
@@ -161,7 +161,7 @@ BAD_TOKENS = [
 
 @pytest.mark.parametrize("subword", [None, "bpe"])
 @pytest.mark.parametrize(("tokens", "message"), BAD_TOKENS)
-def test_what_are_no_tokens_is_refused(tokens, message, subword):
+def test_what_are_not_tokens_is_refused(tokens, message, subword):
     vectorizer = SequenceVectorizer(
         tokenizer=lambda text: tokens if text == "dull" else text.split(), subword=subword
     )

@@ -105,20 +105,20 @@ def test_texts_without_a_known_token_are_unknown_tokens(text):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"min_df": 7}, "no token is left of 6 texts; lower min_df"),
-        ({"token_pattern": r"(a)(b)"}, "token_pattern has 2 groups"),
+        ({"min_df": 7}, "None of the tokens of 6 texts is left; lower min_df"),
+        ({"token_pattern": r"(a)(b)"}, "must have at most one group, .*, got 2 groups"),
         (
             {"token_pattern": "("},
-            r"token_pattern='\(' is no regular.*: missing \), unterm.*backslash",
+            r"must be a regular expression, got '\(': missing \), unterm.*backslash",
         ),
         ({"token_pattern": b"a"}, "token_pattern"),
         ({"min_df": 0.5, "subword": "bpe"}, "count of a merged pair"),
         ({"max_length": 0}, "max_length"),
         ({"min_df": 1.5}, "min_df"),
-        ({"min_df": 0}, "min_df=0 is no count; pass an integer >= 1, or a share of the texts"),
-        ({"min_df": True}, "min_df=True is no count; pass an integer >= 1, or a share"),
-        ({"max_features": True}, "max_features=True is no count; pass an integer >= 1"),
-        ({"max_length": True}, r"max_length=True is no count; pass an integer >= 1\."),
+        ({"min_df": 0}, "min_df must be an integer >= 1, or a share .*, got 0"),
+        ({"min_df": True}, "min_df must be an integer >= 1, or a share .*, got True"),
+        ({"max_features": True}, "max_features must be an integer >= 1, got True"),
+        ({"max_length": True}, "max_length must be an integer >= 1, got True"),
         ({"subword": "unigram"}, "subword"),
         ({"tokenizer": 3}, "tokenizer"),
     ],
@@ -172,7 +172,7 @@ def test_every_form_of_ids_is_spelled():
 
 
 BAD_IDS = [
-    ([[2, 3], [2, 99]], r"X\[1, 1\] is 99, but the ids of this vocabulary end at 14"),
+    ([[2, 3], [2, 99]], r"X\[1, 1\] is 99, but the largest id of this vocabulary is 14"),
     ([[2, -1]], r"X\[0, 1\] is -1, no token id"),
     ([[2.5, 2]], r"X\[0, 0\] is 2.5, no token id"),
     ([[2, np.nan]], r"X\[0, 1\] is missing"),
@@ -188,7 +188,7 @@ BAD_IDS = [
 
 
 @pytest.mark.parametrize(("X", "message"), BAD_IDS)
-def test_what_are_no_ids_is_not_spelled(X, message):
+def test_what_are_not_ids_is_refused(X, message):
     with pytest.raises(ValueError, match=message):
         SequenceVectorizer().fit(TEXTS).inverse_transform(X)
 
