@@ -9,6 +9,11 @@ from sklearn.utils import check_random_state
 
 from .._validation import check_integer
 
+# Larger factors of a normal number overflow.
+_LARGEST = 1e300
+# 8 TiB of float64: more is a slip, which numpy would answer with a sentence about dimensions.
+_MOST_VALUES = 2**40
+
 
 def make_planted_sequences(
     n_samples=200,
@@ -58,7 +63,7 @@ def make_planted_sequences(
     Raises
     ------
     ValueError
-        If a number is too small.
+        If a number is too small or too large.
 
     Examples
     --------
@@ -74,9 +79,24 @@ def make_planted_sequences(
     ):
         check_integer(name, value, least)
     for name, value in (("sharpness", sharpness), ("noise", noise)):
-        if not isinstance(value, Real) or not 0 <= value < np.inf:
-            raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
-    rng = check_random_state(random_state)
+        # A float32 cannot be compared with the limit, which is beyond its range.
+        number = float(value) if isinstance(value, np.floating) else value
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= number <= _LARGEST:
+            raise ValueError(f"{name} must be a number from 0 to {_LARGEST:g}, got {value!r:.80}.")
+    if n_samples * n_tokens * n_features > _MOST_VALUES:
+        raise ValueError(
+            f"n_samples={n_samples}, n_tokens={n_tokens} and n_features={n_features} ask for more "
+            f"than {_MOST_VALUES} values; pass smaller numbers."
+        )
+    if not isinstance(return_coef, bool | np.bool_):
+        raise ValueError(f"return_coef must be True or False, got {return_coef!r:.80}.")
+    try:
+        rng = check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(
+            "random_state must be None, an integer from 0 to 2**32 - 1 or a RandomState, got "
+            f"{random_state!r:.80}."
+        ) from error
     X = rng.standard_normal((n_samples, n_tokens, n_features))
     coef = rng.standard_normal(n_features - 2)
     coef /= np.linalg.norm(coef)

