@@ -11,6 +11,8 @@ from .tokens import SPECIAL, UNKNOWN
 
 # Pieces learnt for `subword` when max_features is None.
 _N_PIECES = 8_000
+# Larger counts of a pair are as good as infinite, and the library has no room for them.
+_MOST_COUNTED = 2**62
 # Longer words are cut into parts, because learning and encoding take time that grows as the square
 # of a word's length, and WordPiece treats longer words as unknown.
 _LONGEST_WORD = 100
@@ -42,9 +44,12 @@ def learn_pieces(words, kind, *, min_df, max_features):
         model = models.WordPiece(unk_token=SPECIAL[UNKNOWN])
         learn, mark = trainers.WordPieceTrainer, {}
         marked = {"##" + letter for word in distinct for letter in word[1:]}
+    # The library takes no integer of any size and makes room for all pieces at once. There are no
+    # more than letters, marked letters and merges, and of each no more than characters.
+    most = 3 * sum(map(len, distinct))
     trainer = learn(
-        vocab_size=len(SPECIAL) + (max_features or _N_PIECES),
-        min_frequency=min_df,
+        vocab_size=len(SPECIAL) + min(max_features or _N_PIECES, most),
+        min_frequency=min(min_df, _MOST_COUNTED),
         # The library numbers marked letters in the order of a hash table, which no seed fixes, and
         # breaks ties between counts by number. Passed here, they get an order of their own.
         special_tokens=[*SPECIAL, *sorted(marked)],

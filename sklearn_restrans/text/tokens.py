@@ -9,10 +9,15 @@ import unicodedata
 
 import pandas as pd
 
+from .normalization import visible
+
 # Ids that stand for no token of a text, and their names, which are those of the `tokenizers`
 # library. Splitting never yields such a name, because it takes brackets apart.
 PADDING, UNKNOWN = 0, 1
 SPECIAL = ["[PAD]", "[UNK]"]
+# Python can go through these, but a str would be read as its letters, bytes as numbers, and a set
+# has no order.
+_NOT_A_LIST = str | bytes | bytearray | dict | set | frozenset
 
 
 def _default_pattern(marks=""):
@@ -44,19 +49,19 @@ def _unicode():
 
 def split_words(text):
     """Tokens of a text by the default pattern."""
-    if text.isascii():  # without marks the tokens are the same, in less than half the time
-        return _ASCII.findall(text)
-    return _unicode().findall(unicodedata.normalize("NFC", text))
+    text = visible(text)
+    # Without marks the tokens are the same, in less than half the time.
+    return (_ASCII if text.isascii() else _unicode()).findall(text)
 
 
 def compiled(token_pattern):
     """The regular expression of a token, or a ValueError that says what is wrong with it."""
     try:
         pattern = re.compile(token_pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:  # the latter: counts, nesting
         raise ValueError(
-            f"token_pattern must be a regular expression, got {token_pattern!r}: {error}; write a "
-            "backslash before a sign that stands for itself."
+            f"token_pattern must be a regular expression, got {token_pattern!r:.80}: {error}; "
+            "write a backslash before a sign that stands for itself."
         ) from None
     if pattern.groups > 1:
         raise ValueError(
@@ -69,8 +74,7 @@ def compiled(token_pattern):
 def checked_tokens(tokens, row):
     """What ``tokenizer`` made of a text, as a list of str."""
     wanted = f"tokenizer must give a list of str for every text; for text {row} of X it gave"
-    # A str would be read as its letters, and a set has lost the order of the text.
-    if isinstance(tokens, str | bytes | dict | set | frozenset) or not hasattr(tokens, "__iter__"):
+    if isinstance(tokens, _NOT_A_LIST) or not _is_iterable(tokens):
         raise ValueError(f"{wanted} {tokens!r:.60}, of type {type(tokens).__name__}.")
     tokens = list(tokens)
     for place, token in enumerate(tokens):
@@ -81,19 +85,28 @@ def checked_tokens(tokens, row):
     return list(map(str.__str__, tokens))  # subclasses of str, such as numpy's, become plain ones
 
 
+def _is_iterable(value):
+    """Whether `value` can be gone through, which a class and an array of no axis only promise."""
+    return (
+        hasattr(value, "__iter__")
+        and not isinstance(value, type)
+        and getattr(value, "shape", None) != ()
+    )
+
+
 def checked_texts(X):
     """The texts as a list, or a ValueError that names what is not a text."""
-    if isinstance(X, str | bytes):
+    if isinstance(X, str | bytes | bytearray):
         raise ValueError(
             f"X is a single {type(X).__name__}, not a list of texts; pass a list: [X]."
         )
     shape = getattr(X, "shape", None)
-    if shape is not None and len(shape) != 1:
+    if isinstance(shape, tuple) and len(shape) != 1:
         raise ValueError(
             f"X has shape {tuple(shape)}, but texts come in one column: pass X['name'] of a "
             "DataFrame, or X.ravel() of an array."
         )
-    if isinstance(X, dict | set | frozenset) or not hasattr(X, "__iter__"):
+    if isinstance(X, _NOT_A_LIST) or not _is_iterable(X):
         raise ValueError(f"X must be a list, Series or array of texts, got {type(X).__name__}.")
     texts = list(X)
     if not texts:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._compat import Interval, StrOptions, _fit_context
 from .._inputs import _as_ids
 from .._validation import check_integer
+from .normalization import lower_case
 from .subwords import encode_pieces, learn_pieces
 from .tokens import (
     PADDING,
@@ -36,13 +37,15 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     lowercase : bool, default=True
-        Lower-case the texts first.
+        Lower-case the texts first, as `str.lower` does, but with "i" for the dotted capital I.
     token_pattern : str, default=None
         Regular expression of a token, or of its first group if it has one. None takes words (with
         inner apostrophes and hyphens, such as "n't"), "'s", and every other sign by itself.
         Combining marks and joiners stay with their letter or emoji, and an accented letter is the
-        same one whether written in one part or in two (Unicode's NFC). A pattern or ``tokenizer``
-        of your own sees the text as it is. Empty matches are dropped.
+        same one whether written in one part or in two (Unicode's NFC). What is not seen is removed
+        first: control characters, soft hyphens, zero-width spaces, byte-order marks, marks of
+        direction, and joiners with nothing to join. A pattern or ``tokenizer`` of your own sees
+        the text as it is. Empty matches are dropped.
     tokenizer : callable, default=None
         Function from a text to the list of its tokens, str, of which empty ones are dropped. It
         replaces ``token_pattern``. Languages written without spaces need one, or ``subword``.
@@ -173,7 +176,7 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         if not vocabulary:
             raise ValueError(
                 f"None of the tokens of {len(words)} texts is left; lower min_df "
-                f"(now {self.min_df!r}), or check token_pattern and the texts."
+                f"(now {self.min_df!r:.40}), or check token_pattern and the texts."
             )
         rows = _number(words, vocabulary, pieces)
         longest = max(1, *map(len, rows))
@@ -258,14 +261,14 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         if isinstance(self.min_df, bool) or (isinstance(self.min_df, Integral) and self.min_df < 1):
             raise ValueError(
                 "min_df must be an integer >= 1, or a share of the texts as a float in [0, 1], "
-                f"got {self.min_df!r}."
+                f"got {self.min_df!r:.40}."
             )
 
     def _split(self, X):
         """Lists of the tokens of some texts."""
         texts = checked_texts(X)
         if self.lowercase:
-            texts = map(str.lower, texts)
+            texts = map(lower_case, texts)
         if self.tokenizer is not None:
             words = (checked_tokens(self.tokenizer(text), row) for row, text in enumerate(texts))
         else:

@@ -51,8 +51,29 @@ def test_planted_noise_has_its_standard_deviation(seed):
         ("sharpness", -1.0),
         ("noise", np.nan),
         ("noise", "loud"),
+        ("noise", True),
+        ("noise", 10**400),
+        ("sharpness", 1e301),
+        ("sharpness", np.float32(np.inf)),
+        ("return_coef", "yes"),
+        ("random_state", -1),
+        ("random_state", "seed"),
     ],
 )
 def test_planted_arguments_are_checked(argument, value):
     with pytest.raises(ValueError, match=f"{argument} must be"):
         make_planted_sequences(**{argument: value})
+
+
+def test_planted_sizes_beyond_any_memory_are_refused():
+    with pytest.raises(ValueError, match="ask for more than 1099511627776 values; pass smaller"):
+        make_planted_sequences(10**30)
+
+
+@pytest.mark.parametrize("sharpness", [1e300, np.float32(1e38)])
+def test_planted_sequences_of_the_sharpest_attention_are_finite(sharpness):
+    X, y, coef = make_planted_sequences(50, sharpness=sharpness, return_coef=True, random_state=0)
+    # One token has all of the attention: the one with the largest score.
+    best = (X[:, -1:, 0] * X[:, :, 1]).argmax(axis=1)
+    # 1e-12: a few roundings of sums of order one
+    np.testing.assert_allclose(y, X[np.arange(50), best, 2:] @ coef, rtol=0, atol=1e-12)

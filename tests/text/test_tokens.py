@@ -35,8 +35,8 @@ TEXTS = [
         ("סרט טוב מאוד!", ["סרט", "טוב", "מאוד", "!"]),
         ("فيلم جميل، نعم", ["فيلم", "جميل", "،", "نعم"]),
         ("don’t — ça va", ["don’t", "—", "ça", "va"]),
-        ("\u200f \n\t ", ["\u200f"]),
-        ("e\u0301tude\x00", ["\u00e9tude", "\x00"]),
+        ("\u200f. \n\t ", ["."]),
+        ("e\u0301tude\x00!", ["\u00e9tude", "!"]),
         ("q\u0301 q\u0323\u0307y-q", ["q\u0301", "q\u0323\u0307y-q"]),  # no single sign
         ("हिन्दी फ़िल्म।", ["हिन्दी", unicodedata.normalize("NFC", "फ़िल्म"), "।"]),
         ("שָׁלוֹם, עולם", [unicodedata.normalize("NFC", "שָׁלוֹם"), ",", "עולם"]),
@@ -83,6 +83,16 @@ def test_reviews_have_the_tokens_of_the_plain_pattern(data_dir):
     assert ours.vocabulary_ == plain.vocabulary_
 
 
+BAD_PATTERNS = ["(", "a{99999999999999999999}", "(" * 5_000, "[a", "*", "(?P<a>.)(?P=b)"]
+
+
+@pytest.mark.parametrize("pattern", BAD_PATTERNS)
+def test_what_is_not_a_regular_expression_is_refused_in_a_short_sentence(pattern):
+    with pytest.raises(ValueError, match="token_pattern must be a regular expr") as caught:
+        SequenceVectorizer(token_pattern=pattern).fit(TEXTS)
+    assert len(str(caught.value)) < 400
+
+
 # -- texts and tokens of any form -----------------------------------------------------------------
 
 
@@ -124,6 +134,13 @@ BAD_TEXTS = [
     (pd.DataFrame({"text": ["film"]}), r"X has shape \(1, 1\).* pass X\['name'\]"),
     (np.array([["film"]]), r"X has shape \(1, 1\).*ravel"),
     ({"film": 1}, "must be a list, Series or array of texts, got dict"),
+    (str, "must be a list, Series or array of texts, got type"),
+    (np.array("film"), r"X has shape \(\)"),
+    (np.ma.array(["film", "cast"], mask=[False, True], dtype=object), "text 1 of X is .*Masked"),
+    (bytearray(b"film"), "X is a single bytearray"),
+    (None, "must be a list, Series or array of texts, got NoneType"),
+    (["film", "x" * 10**6, 10**400], "text 2 of X is 1000"),
+    ([["film" * 10**5]], "text 0 of X is .*of type list, not a str"),
     (7, "must be a list, Series or array of texts, got int"),
     ([], "X holds 0 texts"),
 ]
@@ -131,8 +148,9 @@ BAD_TEXTS = [
 
 @pytest.mark.parametrize(("X", "message"), BAD_TEXTS)
 def test_what_is_not_a_text_is_refused(X, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as caught:
         SequenceVectorizer().fit(X)
+    assert len(str(caught.value)) < 300
     with pytest.raises(ValueError, match=message):
         SequenceVectorizer().fit(TEXTS).transform(X)
 
@@ -156,6 +174,9 @@ BAD_TOKENS = [
     ([1, 2], "gave 1, of type int, as token 0"),
     (["dull", None], "gave None, of type NoneType, as token 1"),
     ([["dull"]], r"gave \['dull'\], of type list, as token 0"),
+    (np.array("dull"), r"gave array\('dull'.*, of type ndarray"),
+    (str, "gave <class 'str'>, of type type"),
+    (bytearray(b"dull"), "of type bytearray"),
 ]
 
 

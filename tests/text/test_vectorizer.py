@@ -120,6 +120,7 @@ def test_texts_without_a_known_token_are_unknown_tokens(text):
         ({"max_features": True}, "max_features must be an integer >= 1, got True"),
         ({"max_length": True}, "max_length must be an integer >= 1, got True"),
         ({"subword": "unigram"}, "subword"),
+        ({"min_df": 10**400}, "None of the tokens of 6 texts is left; lower min_df"),
         ({"tokenizer": 3}, "tokenizer"),
     ],
 )
