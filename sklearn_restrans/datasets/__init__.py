@@ -11,6 +11,8 @@ Every loader of a file searches these places in this order and takes the first f
    leaves nothing behind and a second call starts again. ``SKLEARN_RESTRANS_MIRROR`` names another
    address (``http://host/folder``) that serves the same file names. Downloads need the optional
    package pooch.
+
+Nothing is read or downloaded that is larger, packed or unpacked, than the argument ``max_bytes``.
 """
 
 from .generators import make_planted_sequences

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import importlib.metadata
 import os
@@ -75,6 +76,8 @@ class _Place(NamedTuple):
 
     def _unreadable(self, error):
         kind = PermissionError if isinstance(error, PermissionError) else OSError
+        if error.errno == errno.ENAMETOOLONG:
+            kind = FileNotFoundError
         return kind(
             f"{self.origin} must name a file or folder that can be read, got "
             f"{cut(str(self.path), 200)} ({error.strerror})."

@@ -25,6 +25,9 @@ MAX_BYTES = 134_217_728
 # The archives of the data sets have fewer than ten members; zipfile keeps about 500 bytes of each.
 _MOST_MEMBERS = 10_000
 _CHUNK = 2**20
+# Lines of the data sets have less than 500 characters. A character takes up to four bytes, and
+# parsers copy a line several times.
+_LONGEST_LINE = 2**20
 # Except for deflate, zipfile unpacks whatever it reads at one go. 64 bytes of bzip2 are at most two
 # blocks, which unpack to less than 100 MB; of LZMA they unpack to less than 1 MB.
 _SMALL_CHUNK = 64
@@ -79,11 +82,12 @@ def read_lines(path: Path, member: str, max_bytes: int = MAX_BYTES) -> Iterator[
     Raises
     ------
     ValueError
-        If the file is damaged, too large, or an archive without exactly one such member.
+        If the file is damaged, too large, or an archive without exactly one such member; while
+        the lines are taken, if one of them is too long.
     OSError
         If the operating system does not let the file be read.
     """
-    return decode_lines(read_content(path, member, max_bytes))
+    return decode_lines(read_content(path, member, max_bytes), path.name)
 
 
 def read_content(path: Path, member: str, max_bytes: int = MAX_BYTES) -> io.BytesIO:
@@ -101,12 +105,20 @@ def read_content(path: Path, member: str, max_bytes: int = MAX_BYTES) -> io.Byte
         return _collect(_unpacked(file, path.name, member, max_bytes), path.name, max_bytes)
 
 
-def decode_lines(content: io.BytesIO) -> Iterator[str]:
-    """Return the lines of a content, without their ends and without a byte-order mark."""
+def decode_lines(content: io.BytesIO, source: str) -> Iterator[str]:
+    """Yield the lines of a content, without their ends and without a byte-order mark."""
     mark = codecs.BOM_UTF8
     content.seek(len(mark) if content.getbuffer()[: len(mark)] == mark else 0)
     text = io.TextIOWrapper(content, encoding=_encoding(content), newline=None)
-    return (line.removesuffix("\n") for line in text)
+    number = 0
+    while line := text.readline(_LONGEST_LINE):
+        number += 1
+        if len(line) == _LONGEST_LINE:
+            raise ValueError(
+                f"{file_name(source)}, line {number}: expected a line of less than {_LONGEST_LINE} "
+                f"characters, found {cut(line)}."
+            )
+        yield line.removesuffix("\n")
 
 
 def _encoding(content: io.BytesIO) -> str:
@@ -170,8 +182,8 @@ def _chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 def _member_chunks(file: BinaryIO, source: str, member: str, max_bytes: int) -> Iterator[bytes]:
     """Yield the content of the one matching member of a zip archive."""
-    # zipfile makes an object of every entry of the directory, so the entries are counted before by
-    # their signature; a chance occurrence in the data is of no importance at this limit.
+    # zipfile creates an object for every entry of the directory, so the entries are counted first,
+    # by their signature. The few that occur by chance in packed data do not matter at this limit.
     signatures = sum(chunk.count(b"PK\1\2") for chunk in _chunks(file, _CHUNK))
     if signatures > _MOST_MEMBERS:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Texts that look alike made alike: letter case, invisible characters, accents in parts."""
+"""Make texts equal that look alike: letter case, invisible characters, accents in parts."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def lower_case(text):
 
 
 def visible(text):
-    """The text without what is not seen, and with every accented letter in one part (NFC).
+    """The text without invisible characters, and with every accented letter in one part (NFC).
 
-    A form that changes what is seen, such as NFKC, is not used.
+    NFKC is not used, because it changes what is seen: it writes "²" as "2" and "…" as three dots.
     """
     if text.isascii():
         return text if text.isprintable() else _ASCII_CONTROLS.sub("", text)

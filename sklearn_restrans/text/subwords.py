@@ -7,7 +7,7 @@ import json
 import re
 from numbers import Integral
 
-from .tokens import SPECIAL, UNKNOWN
+from .words import SPECIAL, UNKNOWN
 
 # Pieces learnt for `subword` when max_features is None.
 _N_PIECES = 8_000

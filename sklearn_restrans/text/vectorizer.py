@@ -15,7 +15,7 @@ from .._inputs import _as_ids
 from .._validation import check_integer
 from .normalization import lower_case
 from .subwords import encode_pieces, learn_pieces
-from .tokens import (
+from .words import (
     PADDING,
     SPECIAL,
     UNKNOWN,
@@ -42,10 +42,10 @@ class SequenceVectorizer(TransformerMixin, BaseEstimator):
         Regular expression of a token, or of its first group if it has one. None takes words (with
         inner apostrophes and hyphens, such as "n't"), "'s", and every other sign by itself.
         Combining marks and joiners stay with their letter or emoji, and an accented letter is the
-        same one whether written in one part or in two (Unicode's NFC). What is not seen is removed
-        first: control characters, soft hyphens, zero-width spaces, byte-order marks, marks of
-        direction, and joiners with nothing to join. A pattern or ``tokenizer`` of your own sees
-        the text as it is. Empty matches are dropped.
+        same one whether written in one part or in two (Unicode's NFC). Invisible characters are
+        removed first: control characters, soft hyphens, zero-width spaces, byte-order marks,
+        direction marks, and joiners with nothing to join. A pattern or ``tokenizer`` of your own
+        sees the text as it is. Empty matches are dropped.
     tokenizer : callable, default=None
         Function from a text to the list of its tokens, str, of which empty ones are dropped. It
         replaces ``token_pattern``. Languages written without spaces need one, or ``subword``.

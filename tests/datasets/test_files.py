@@ -108,7 +108,7 @@ PLACES = {
 def test_places_that_cannot_be_are_named_with_their_origin(tmp_path, monkeypatch, case):
     place, message = PLACES[case]
     for fetch in (fetch_jena_climate, load_etth1, fetch_sst2):
-        with pytest.raises(OSError, match=f"path {message}") as caught:
+        with pytest.raises(FileNotFoundError, match=f"path {message}") as caught:
             fetch(place)
         assert len(str(caught.value)) < 400
     if case in ("NUL", "half of a pair", "device"):
@@ -116,7 +116,9 @@ def test_places_that_cannot_be_are_named_with_their_origin(tmp_path, monkeypatch
     for name in ("DATA", "CACHE"):
         with monkeypatch.context() as patch:
             patch.setenv(f"SKLEARN_RESTRANS_{name}", place)
-            with pytest.raises(OSError, match=f"variable SKLEARN_RESTRANS_{name} {message}"):
+            with pytest.raises(
+                FileNotFoundError, match=f"variable SKLEARN_RESTRANS_{name} {message}"
+            ):
                 load_etth1()
 
 
@@ -143,7 +145,7 @@ def test_folders_without_permission_are_named_with_their_origin(forbidden, monke
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_a_file_without_permission_is_named(monkeypatch):
     # Read by nobody: a file of root in a folder that all may enter.
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory() as folder:
         file = write(Path(folder), jena_text(ten_minutes(2)))
         Path(folder).chmod(0o755)
         file.chmod(0)

@@ -186,7 +186,7 @@ def test_nothing_of_an_archive_reaches_the_disk(tmp_path):
     folder = tmp_path / "inner"
     folder.mkdir()
     text = jena_text(ten_minutes(2))
-    names = ["../weather.csv", "/tmp/weather.csv", "..\\weather.csv", "a/../../weather.csv"]
+    names = ["../weather.csv", "/weather.csv", "..\\weather.csv", "a/../../weather.csv"]
     for name in names:
         assert len(fetch_jena_climate(zip_of(folder / "a.zip", (name, text)))) == 2
     link = zipfile.ZipInfo("weather.csv")

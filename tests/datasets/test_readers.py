@@ -113,6 +113,8 @@ HOSTILE = {
     "long repeated column": f"{SHORT},{'a' * 300_000},{'a' * 300_000}",
     "one line": "a" * 400_000,
     "zeros": "\0" * 400_000,
+    "one very long line": "a" * 3_000_000,
+    "a very long line": f"{SHORT}\n{GOOD}\n{'😀' * 1_200_000}\n",
     "long cell": f"{SHORT}\n01.01.2009 00:10:00,{'9' * 300_000}e,1,1,1\n",
     "long time": f"{SHORT}\n{'0' * 300_000},1,1,1,1\n",
     "long name": f"{SHORT},{'b' * 300_000}\n01.01.2009 00:10:00,1,1,1,1,x\n",

@@ -1,4 +1,4 @@
-"""Normalisation: what is not seen makes no difference, and what is seen stays."""
+"""Normalisation: invisible characters make no difference, and visible ones stay."""
 
 import sys
 import time
@@ -35,9 +35,9 @@ def tokens(text, **settings):
     return vectorizer.inverse_transform(vectorizer.transform([text]))[0]
 
 
-def test_the_lists_of_this_test_are_whole():
+def test_the_lists_of_this_file_are_complete():
     assert len(CONTROLS) == 65 - 10  # white space: five of ASCII's, four separators and NEL
-    # Whatever Python's table calls a format character and is not in the list is seen.
+    # Format characters that are not in the list are visible.
     formats = {c for c in range(0x110000) if unicodedata.category(chr(c)) == "Cf"}
     seen = [unicodedata.name(chr(c)) for c in sorted(formats - set(IGNORABLE))]
     allowed = ("ARABIC", "SYRIAC", "KAITHI", "EGYPTIAN", "INTERLINEAR")
@@ -121,7 +121,7 @@ def test_the_dotted_capital_i_is_an_i():
 
 
 def test_letter_case_makes_no_difference_for_any_letter():
-    """But for the letters whose capital is that of another letter, such as ß and the long s."""
+    """Capitals are read as their small letters; ß, whose capital is two letters, stays."""
     capitals = [chr(c) for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c)) == "Lu"]
     assert len(capitals) > 1_700 and "İ" in capitals
     small = [unicodedata.normalize("NFC", c.lower()).replace("i\u0307", "i") for c in capitals]

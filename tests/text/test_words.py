@@ -1,4 +1,4 @@
-"""Tokens: what a text is cut into, and what is taken for a text or a token."""
+"""Words: what a text is cut into, and what is taken for a text or a token."""
 
 import sys
 import unicodedata
