@@ -6,7 +6,7 @@ from pandas.api.types import is_datetime64_any_dtype
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._compat import _fit_context
+from .._compat import _fit_context
 
 
 class CalendarFeatures(TransformerMixin, BaseEstimator):

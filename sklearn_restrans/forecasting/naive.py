@@ -5,88 +5,15 @@ from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_integer_dtype, is_list_like
+from pandas.api.types import is_integer_dtype
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._views import SequenceView
-
-
-def _as_list(labels):
-    return list(labels) if is_list_like(labels) else [labels]
-
-
-def _horizons(horizon):
-    steps = _as_list(horizon)
-    valid = [isinstance(h, Integral) and not isinstance(h, bool) and h >= 1 for h in steps]
-    if not steps or not all(valid) or len(set(steps)) < len(steps):
-        raise ValueError(
-            f"horizon={horizon!r} must be an integer >= 1, or a list or range of different ones "
-            "(in steps of the index, e.g. 24 for a day of hourly rows)."
-        )
-    return [int(h) for h in steps]
-
-
-def _finest(index):
-    """Stamps in nanoseconds, where they can be: half a step may be finer than their own unit."""
-    if not isinstance(index, pd.DatetimeIndex):
-        return pd.Index(index.to_numpy(np.int64))
-    try:
-        return index.as_unit("ns")
-    except pd.errors.OutOfBoundsDatetime:  # before 1678 or after 2262
-        return index
-
-
-def _step_of(index, freq=None):
-    """Step of sorted stamps or row numbers, and half of it: how far off a row may be.
-
-    None takes the regular frequency of the index, or else the median distance between its rows.
-    """
-    regular = getattr(index, "freq", None)
-    index = _finest(index)
-    if not isinstance(index, pd.DatetimeIndex):
-        spacing = _median(np.diff(index))
-        step = spacing if freq is None else freq
-        return step, min(step, spacing) // 2
-    spacing = pd.Timedelta(_median(np.diff(index.asi8)), unit=index.unit)
-    if freq is None:
-        freq = regular or pd.DatetimeIndex(index, freq="infer").freq or spacing
-    try:
-        freq = pd.Timedelta(freq) if isinstance(freq, np.timedelta64) else freq
-        step = pd.tseries.frequencies.to_offset(freq)
-        later = (index + step - index).asi8
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"freq={freq!r} is no pandas frequency: pass one such as '1h', '10min', 'B' or 'MS'."
-        ) from error
-    if later.min() <= 0:
-        raise ValueError(f"freq={freq!r} does not lead forward: pass a step longer than 0.")
-    return step, min(spacing, pd.Timedelta(_median(later), unit=index.unit)) / 2
-
-
-def _median(distances):
-    """The median, as one of the distances themselves."""
-    return int(np.quantile(distances, 0.5, method="lower"))
-
-
-def _note_of(step):
-    """A step as plain text or number, from which `_step_of` makes it again; else as it is."""
-    name = getattr(step, "freqstr", step)
-    try:
-        plain = name is step or pd.tseries.frequencies.to_offset(name) == step
-    except ValueError:
-        plain = False
-    return name if plain else step
-
-
-def _rows_at(index, move, tolerance):
-    """For every row the position of the one nearest to index + move, -1 without one."""
-    index = _finest(index)
-    try:
-        return index.get_indexer(index + move, method="nearest", tolerance=tolerance)
-    except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
-        return np.full(len(index), -1)  # further than any stamp can be
+from .._clock import rows_at, step_of
+from .._validation import check_integer
+from .._views import SequenceView
+from .supervised import as_list, check_horizons
 
 
 def _time_index(X):
@@ -112,7 +39,7 @@ def _first_rows(index):
     return np.maximum.accumulate(np.where(np.r_[True, steps < 0], rows, 0))
 
 
-class _NaiveRegressor(RegressorMixin, BaseEstimator):
+class NaiveRegressor(RegressorMixin, BaseEstimator):
     """Predict the target column(s) of X some rows back; subclasses give the lag per horizon."""
 
     def fit(self, X, y):
@@ -144,7 +71,7 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
                 self, X, y, ensure_all_finite="allow-nan", multi_output=True, y_numeric=True
             )
         y = check_array(y, ensure_2d=False, estimator=self, input_name="y")
-        self.columns_ = [self._position(label) for label in _as_list(self.target)]
+        self.columns_ = [self._position(label) for label in as_list(self.target)]
         if not self.columns_:
             raise ValueError(f"target={self.target!r} is empty: name the target column(s) of X.")
         self.lags_ = self._lags(made_with.get("horizon"))
@@ -219,7 +146,7 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
         if isinstance(freq, Integral) == self._timed:
             freq = None  # the index is another one than make_supervised had
         if len(index) > 1:
-            self._step = _step_of(index, freq)
+            self._step = step_of(index, freq)
 
     def _index_of(self, X):
         """The index of a table where it tells time in the steps known from fit, else None."""
@@ -240,7 +167,7 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
         step, tolerance = self._step
         found = np.full(len(index), -1)
         for start, stop in pairwise([*np.unique(first), len(index)]):
-            row = _rows_at(index[start:stop], -lag * step, tolerance)
+            row = rows_at(index[start:stop], -lag * step, tolerance)
             found[start:stop] = np.where(row >= 0, row + start, -1)
         return found
 
@@ -265,7 +192,7 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
         return tags
 
 
-class PersistenceRegressor(_NaiveRegressor):
+class PersistenceRegressor(NaiveRegressor):
     """Forecast that nothing changes: y(t + h) = x(t), the target's value in the row itself.
 
     Parameters
@@ -294,7 +221,7 @@ class PersistenceRegressor(_NaiveRegressor):
         return [0]
 
 
-class SeasonalNaiveRegressor(_NaiveRegressor):
+class SeasonalNaiveRegressor(NaiveRegressor):
     """Forecast the last season again: y(t + h) = x(t + h - k m), k = ceil(h / m), m = period.
 
     That is ``k * period - horizon`` steps back in X as passed: steps of its time stamps or row
@@ -340,15 +267,9 @@ class SeasonalNaiveRegressor(_NaiveRegressor):
         return max(self._lags(None)) + 1
 
     def _lags(self, made_with):
-        horizons, period = _horizons(self.horizon), _checked_period(self.period)
+        horizons, period = check_horizons(self.horizon), check_integer("period", self.period)
         if made_with not in (None, horizons):
             raise ValueError(
                 f"horizon={self.horizon!r}, but y was made with horizon {made_with}: pass the same."
             )
         return [-h % period for h in horizons]  # = ceil(h / period) * period - h
-
-
-def _checked_period(period):
-    if not isinstance(period, Integral) or isinstance(period, bool) or period < 1:
-        raise ValueError(f"period={period!r} must be an integer >= 1 (rows in a season).")
-    return int(period)
