@@ -7,6 +7,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length
 
+from .._stamps import read_index
 from .._validation import check_splits
 from .errors import as_columns, naive_error
 from .naive import NaiveRegressor, PersistenceRegressor
@@ -75,14 +76,12 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
         raise ValueError(
             f"horizon={horizon!r}, but y was made with horizon {noted}: pass the same or none."
         )
-    targets = made_with.get("target", [])
-    names = getattr(X, "columns", None)
-    if baseline is None and targets and set(targets) <= set(() if names is None else names):
-        baseline = PersistenceRegressor([list(X.columns).index(label) for label in targets])
+    if baseline is None:
+        baseline = _persistence(X, made_with.get("target", []))
     truth = as_columns(y, "y")
-    # the index of a list is a method
-    found = [part.index for part in (X, y) if isinstance(getattr(part, "index", None), pd.Index)]
-    labels = (found or [np.arange(len(truth))])[0]
+    if not np.isfinite(truth).all():
+        raise ValueError("y has missing or infinite values: leave these rows out of X and y.")
+    labels = _labels(X, y, len(truth))
     clock = _clock(labels)
     folds = []
     for fold, (train, test) in enumerate(check_splits(cv, X, y)):
@@ -97,10 +96,11 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
             "fold": fold,
             "output": list(getattr(y, "columns", [getattr(y, "name", None)] * len(mae))),
             "horizon": np.resize(horizons or [np.nan], len(mae)),
-            "train_start": labels[train.start],
-            "train_end": labels[train.stop - 1],
-            "test_start": labels[test.start],
-            "test_end": labels[test.stop - 1],
+            # A label of a MultiIndex is a tuple, which pandas would spread over the rows.
+            "train_start": [labels[train.start]] * len(mae),
+            "train_end": [labels[train.stop - 1]] * len(mae),
+            "test_start": [labels[test.start]] * len(mae),
+            "test_end": [labels[test.stop - 1]] * len(mae),
             "n_train": train.stop - train.start,
             "n_test": test.stop - test.start,
             "MAE": mae,
@@ -112,18 +112,35 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
     return pd.concat(folds, ignore_index=True)
 
 
+def _persistence(X, targets):
+    """The baseline where X has the target columns, else None."""
+    names = getattr(X, "columns", None)
+    names = [] if names is None else list(names)
+    if not targets or not set(targets) <= set(names):
+        return None
+    return PersistenceRegressor([names.index(label) for label in targets])
+
+
+def _labels(X, y, n_rows):
+    """Labels of the rows: the index of X, or of y, or row numbers."""
+    # the index of a list is a method
+    found = [part.index for part in (X, y) if isinstance(getattr(part, "index", None), pd.Index)]
+    return (found or [np.arange(n_rows)])[0]
+
+
 def _clock(labels):
     """Number of the time step of every row: rows of several stations may share one."""
-    if not isinstance(labels, pd.DatetimeIndex):
+    times = read_index(labels, warn=False).times
+    if times is None:
         return np.arange(len(labels))
-    if not labels.is_monotonic_increasing:
+    if not times.is_monotonic_increasing:
         raise ValueError(
             "the time stamps of X and y go back, as those of several series below each other do: "
-            "sort both by time, e.g. order = np.argsort(y.index, kind='stable'); "
-            "backtest(estimator, X[order], y.iloc[order], cv). A SequenceView keeps the history "
-            "of every row."
+            "sort both by time, e.g. order = np.argsort(times, kind='stable') with the time stamps "
+            "of y; backtest(estimator, X[order], y.iloc[order], cv). A SequenceView keeps the "
+            "history of every row."
         )
-    return np.unique(labels, return_inverse=True)[1]
+    return np.unique(times, return_inverse=True)[1]
 
 
 def _check_fold(fold, train, test, reach, clock):
@@ -147,18 +164,50 @@ def _forecast(estimator, X, y, train, test):
     fitted = clone(estimator).fit(_rows(X, train), _rows(y, train))
     history = int(min(_history(fitted), test.start))
     forecast = fitted.predict(_rows(X, slice(test.start - history, test.stop)))
-    return as_columns(forecast[history:], f"the forecast of {type(estimator).__name__}")
+    name = f"the forecast of {type(estimator).__name__}"
+    forecast, truth = as_columns(forecast[history:], name), as_columns(_rows(y, test), "y")
+    if forecast.shape != truth.shape:
+        raise ValueError(
+            f"{name} has shape {forecast.shape}, but y has {truth.shape}: an estimator must give "
+            "one forecast for every row, and for every column of y."
+        )
+    return forecast
 
 
 def _rows(data, rows):
     return data.iloc[rows] if hasattr(data, "iloc") else data[rows]
 
 
-def _history(estimator):
-    # rows before a row that its prediction reads: sum of (window - 1) * dilation over nested steps
-    estimator = getattr(estimator, "best_estimator_", estimator)
-    nested = [part for part in estimator.get_params().values() if hasattr(part, "get_params")]
-    if any(isinstance(part, NaiveRegressor) for part in (estimator, *nested)):
-        return np.inf  # they look back by the clock, however many rows that is
-    windows = [(getattr(e, "window", 1), getattr(e, "dilation", 1)) for e in (estimator, *nested)]
-    return sum((w - 1) * dilation for w, dilation in windows if isinstance(w, Integral))
+def _history(fitted):
+    """Rows before a row that its prediction reads, through all estimators that were fitted.
+
+    Steps that follow each other add up; of those that stand side by side the longest counts.
+    """
+    if isinstance(fitted, NaiveRegressor):
+        return np.inf  # it looks back by the clock, however many rows that is
+    window, dilation = getattr(fitted, "window", 1), getattr(fitted, "dilation", 1)
+    known = isinstance(window, Integral) and isinstance(dilation, Integral)
+    own = (int(window) - 1) * int(dilation) if known else 0
+    if hasattr(fitted, "best_estimator_"):
+        return own + _history(fitted.best_estimator_)
+    # Of a fitted pipeline the steps themselves were fitted; most other estimators keep what they
+    # were given, and fit clones of it.
+    learnt = [value for name, value in vars(fitted).items() if name.endswith("_")]
+    parts = [part for part in map(_estimators_in, learnt) if part]
+    if not parts:
+        given = fitted.get_params(deep=False).values() if hasattr(fitted, "get_params") else []
+        parts = [part for part in map(_estimators_in, given) if part]
+    # The links of a chain read the forecasts of those before them.
+    in_turn = hasattr(fitted, "steps") or hasattr(fitted, "order_")
+    return own + sum((sum if in_turn else max)(map(_history, part)) for part in parts)
+
+
+def _estimators_in(value):
+    """The estimators that an attribute holds: itself, or the items of a list, named or not."""
+    if hasattr(value, "fit"):
+        return [] if isinstance(value, type) else [value]
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist() if value.dtype == object else []
+    if not isinstance(value, list | tuple):
+        return []
+    return [estimator for item in value for estimator in _estimators_in(item)]

@@ -1,5 +1,6 @@
 """Naive forecasts as regressors: the yardsticks of every other one."""
 
+from collections.abc import Hashable
 from itertools import pairwise
 from numbers import Integral
 
@@ -10,33 +11,55 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._clock import rows_at, step_of
+from .._stamps import Stamps, read_index
+from .._steps import rows_at, step_of
 from .._validation import check_integer
 from .._views import SequenceView
-from .supervised import as_list, check_horizons
+from .supervised import as_labels, check_horizons
 
 
-def _time_index(X):
-    """The index of a table where it tells time: stamps, or row numbers that only go up."""
+def _time_of(X):
+    """Stamps of a table, or its row numbers where they only go up, and the series of its rows."""
     index = getattr(X, "index", None)
-    if isinstance(index, pd.DatetimeIndex):
-        if index.hasnans:
-            raise ValueError("the index of X has missing time stamps (NaT): drop these rows.")
-        return index
-    if not isinstance(index, pd.Index) or not is_integer_dtype(index.dtype) or index.hasnans:
-        return None
-    return index if index.is_monotonic_increasing and index.is_unique else None
+    if not isinstance(index, pd.Index):
+        return Stamps()
+    if not is_integer_dtype(index.dtype):
+        return read_index(index, warn=False)
+    rising = not index.hasnans and index.is_monotonic_increasing and index.is_unique
+    return Stamps(index) if rising else Stamps()
 
 
-def _first_rows(index):
-    """First row of the series each row belongs to; time goes back where another one starts."""
-    rows = np.arange(len(index))
-    if not isinstance(index, pd.DatetimeIndex):
-        return np.zeros_like(rows)
-    steps = np.diff(index.asi8)
-    if np.any(steps == 0):
-        return rows  # rows of several series side by side: none has a history that is its own
-    return np.maximum.accumulate(np.where(np.r_[True, steps < 0], rows, 0))
+def _names_of(X):
+    """Names of the columns of a table or a view, none where it has no names."""
+    names = getattr(X, "columns", None)
+    return [] if names is None or not np.iterable(names) else list(names)
+
+
+def _series_starts(stamps):
+    """Rows (n,) at which another series begins: by its name, or because time goes back."""
+    starts = np.zeros(len(stamps.times), dtype=bool)
+    if stamps.series is not None:
+        starts[1:] = np.diff(stamps.series) != 0
+    elif isinstance(stamps.times, pd.DatetimeIndex):
+        starts[1:] = np.diff(stamps.times.asi8) < 0
+    return starts
+
+
+def _are_mixed(stamps):
+    """Whether rows of several series stand side by side, so that none has its own before it."""
+    starts = _series_starts(stamps)
+    if stamps.series is not None and np.count_nonzero(starts) > stamps.series.max(initial=0):
+        return True
+    timed = isinstance(stamps.times, pd.DatetimeIndex)
+    return timed and bool(np.any((np.diff(stamps.times.asi8) == 0) & ~starts[1:]))
+
+
+def _first_rows(stamps):
+    """First row of the series each row belongs to; the row itself where series are mixed."""
+    rows = np.arange(len(stamps.times))
+    if _are_mixed(stamps):
+        return rows
+    return np.maximum.accumulate(np.where(_series_starts(stamps), rows, 0))
 
 
 class NaiveRegressor(RegressorMixin, BaseEstimator):
@@ -62,6 +85,7 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
+        names = _names_of(X)
         self._learn_step(None if isinstance(X, SequenceView) else X, made_with.get("freq"))
         if isinstance(X, SequenceView):
             check_consistent_length(X, y)
@@ -71,7 +95,8 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
                 self, X, y, ensure_all_finite="allow-nan", multi_output=True, y_numeric=True
             )
         y = check_array(y, ensure_2d=False, estimator=self, input_name="y")
-        self.columns_ = [self._position(label) for label in as_list(self.target)]
+        labels = as_labels("target", self.target, names)
+        self.columns_ = [self._position(label, names) for label in labels]
         if not self.columns_:
             raise ValueError(f"target={self.target!r} is empty: name the target column(s) of X.")
         self.lags_ = self._lags(made_with.get("horizon"))
@@ -125,10 +150,10 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
     def _rows_of(self, X, reset):
         """The series (N, f) of X, the rows of it that are the samples, and each row's first one."""
         if not isinstance(X, SequenceView):
-            index = self._index_of(X)
+            stamps = self._stamps_of(X)
             X = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=reset)
             every = np.arange(len(X))
-            return X, every, np.zeros_like(every) if index is None else _first_rows(index)
+            return X, every, np.zeros_like(every) if stamps is None else _first_rows(stamps)
         series = X.series if X.columns is None else pd.DataFrame(X.series, columns=X.columns)
         series = validate_data(self, series, ensure_all_finite="allow-nan", reset=reset)
         first = np.zeros(len(series), dtype=int) if X.first is None else X.first
@@ -136,48 +161,55 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
 
     def _learn_step(self, X, freq):
         """Step of the index of a table, as ``freq`` tells or its rows, and half of it."""
-        index, self._step = _time_index(X), None
-        self._timed = isinstance(index, pd.DatetimeIndex)
-        if index is None:
+        stamps, self._step = _time_of(X), None
+        times = stamps.times
+        self._timed = isinstance(times, pd.DatetimeIndex)
+        if times is None or len(times) == 0:
             return
+        if stamps.series is not None:
+            # The longest series: stamps of several together lie closer than those of any.
+            times = times[stamps.series == np.bincount(stamps.series).argmax()]
         # Of several series, or of shuffled rows, the stamps that occur at all.
-        index = index if index.is_monotonic_increasing else index.sort_values()
-        index = index if index.is_unique else index.unique()
+        times = times if times.is_monotonic_increasing else times.sort_values()
+        times = times if times.is_unique else times.unique()
         if isinstance(freq, Integral) == self._timed:
             freq = None  # the index is another one than make_supervised had
-        if len(index) > 1:
-            self._step = step_of(index, freq)
+        if len(times) > 1:
+            self._step = step_of(times, stamps.step if freq is None else freq)
 
-    def _index_of(self, X):
-        """The index of a table where it tells time in the steps known from fit, else None."""
-        index = None if self._step is None else _time_index(X)
-        return index if isinstance(index, pd.DatetimeIndex) == self._timed else None
+    def _stamps_of(self, X):
+        """The stamps of a table that tells time in the steps known from fit, else None."""
+        stamps = Stamps() if self._step is None else _time_of(X)
+        known = stamps.times is not None
+        return (
+            stamps if known and isinstance(stamps.times, pd.DatetimeIndex) == self._timed else None
+        )
 
     def _rows_before(self, X, rows, first, lag):
         """For every sample the row ``lag`` steps before it, -1 where X has none."""
-        index = None if lag == 0 or isinstance(X, SequenceView) else self._index_of(X)
-        if index is None:
+        stamps = None if lag == 0 or isinstance(X, SequenceView) else self._stamps_of(X)
+        if stamps is None:
             return rows - lag
-        if not index.is_unique and np.array_equal(first, rows):
+        times = stamps.times
+        if _are_mixed(stamps):
             raise ValueError(
                 "X holds several rows of one time stamp, as several series sorted by time do, or "
                 "an hour that the end of summer time repeats: pass them series by series, stamps "
                 "with their time zone, or a SequenceView, which keeps the history of every row."
             )
         step, tolerance = self._step
-        found = np.full(len(index), -1)
-        for start, stop in pairwise([*np.unique(first), len(index)]):
-            row = rows_at(index[start:stop], -lag * step, tolerance)
+        found = np.full(len(times), -1)
+        for start, stop in pairwise([*np.unique(first), len(times)]):
+            row = rows_at(times[start:stop], step, -lag, tolerance)
             found[start:stop] = np.where(row >= 0, row + start, -1)
         return found
 
-    def _position(self, label):
+    def _position(self, label, names):
         if isinstance(label, bool):
             raise ValueError(f"target={label!r} must be the name or the position of a column of X.")
         if isinstance(label, Integral) and -self.n_features_in_ <= label < self.n_features_in_:
             return int(label)
-        names = list(getattr(self, "feature_names_in_", []))
-        if label not in names:
+        if not isinstance(label, Hashable) or label not in names:
             raise ValueError(
                 f"target={label!r} is not a column of X: choose from {names}, or pass its position "
                 f"(X has {self.n_features_in_} columns)."

@@ -1,12 +1,21 @@
 """Forecasting as supervised learning: every row and the target some steps later."""
 
+from collections.abc import Hashable, Mapping
 from numbers import Integral
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_list_like, is_numeric_dtype
 
-from .._clock import gaps, longest_step, note_of, rows_at, step_of
+from .._clock import (
+    as_gap,
+    learn_clock,
+    lost_share,
+    warn_of_lost_history,
+)
+from .._stamps import Stamps, read_index, together
+from .._steps import note_of, rows_at, step_of
+from .._validation import check_integer
 from .._views import SequenceView
 
 
@@ -98,41 +107,36 @@ def make_supervised(
     (1,)
     """
     _check_type(frame)
-    frame, stretches = _series_of(frame, group)
-    targets, horizons, known = as_list(target), check_horizons(horizon), as_list(known)
-    _check_labels(frame, targets, known)
+    frame, times, stretches, declared = _read_rows(frame, group)
+    several = is_list_like(horizon) or not _is_among(target, frame.columns)
+    targets, known = _labels_of(frame, "target", target), _labels_of(frame, "known", known)
+    if not targets:
+        raise ValueError("target is empty: name the column(s) to forecast.")
+    horizons = check_horizons(horizon)
     _check_lengths(stretches, max(horizons), window, dilation)
-    later, freq = _rows_ahead(frame.index, stretches, horizons, freq)
-    values = frame[targets].to_numpy(dtype=float, na_value=np.nan)
-    # y[t, (target, horizon)] = values[row nearest to t + horizon * step, target]
-    future = np.where(later[:, None, :] >= 0, values[later].transpose(0, 2, 1), np.nan)
-    future = future.reshape(len(frame), -1)
+    as_gap(max_gap)
+    later, step = _rows_ahead(times, stretches, horizons, freq, declared)
+    # future[t, (target, horizon)] = target in the row nearest to t + horizon * step
+    future = np.hstack([_ahead(frame, label, later) for label in targets])
     has_rows, complete = (later >= 0).all(axis=1), ~np.isnan(future).any(axis=1)
     dropped = {"no_row": int(np.sum(~has_rows)), "missing": int(np.sum(has_rows & ~complete))}
     kept = np.flatnonzero(complete)
     if len(kept) == 0:
         raise ValueError(
             f"no row of frame has a target {horizons} steps ahead: {dropped['no_row']} of "
-            f"{len(frame)} have no row there (check freq={freq!r} and the gaps of the index), "
+            f"{len(frame)} have no row there (check freq={step!r} and the gaps of the index), "
             f"{dropped['missing']} a missing value of {targets} (fill it, or choose another)."
         )
-    for label in known:
-        column = frame[label].to_numpy(dtype=float, na_value=np.nan)
-        for k, h in enumerate(horizons):
-            ahead = np.where(later[:, k] >= 0, column[later[:, k]], np.nan)
-            frame = frame.assign(**{f"{label} t+{h}": ahead})
+    frame = _with_known(frame, known, horizons, later)
     X = frame.iloc[kept]
     index = X.index
-    longest = longest_step(frame.index, max_gap)
     if window is not None:
-        new = np.zeros(len(frame), dtype=bool)
-        new[[rows.start for rows in stretches]] = True
-        stretch = np.cumsum(new | gaps(frame.index, longest))
-        X = SequenceView(frame.astype(float), kept, window, dilation=dilation, segments=stretch)
+        known_step = declared if freq is None else freq
+        X = _view(frame, kept, window, dilation, times, stretches, max_gap, known_step)
     names = [f"{label} t+{h}" for label in targets for h in horizons]
     y = pd.DataFrame(future[kept], index=index, columns=names)
-    y = y if is_list_like(target) or is_list_like(horizon) else y[names[0]]
-    y.attrs = {"target": targets, "horizon": horizons, "freq": freq, "dropped": dropped}
+    y = y if several else y[names[0]]
+    y.attrs = {"target": targets, "horizon": horizons, "freq": step, "dropped": dropped}
     return X, y
 
 
@@ -144,61 +148,123 @@ def _check_type(frame):
         )
 
 
-def _series_of(frame, group):
-    """The frame without its group column, and the slice of rows of each series, all checked."""
-    if group is None:
-        _check_frame(frame, "frame")
-        return frame, [slice(0, len(frame))]
-    if group not in list(frame.columns):
-        raise ValueError(f"group={group!r} not in frame: choose one of {list(frame.columns)}.")
+def _read_rows(frame, group):
+    """The frame without its group column, its times, the rows of each series, a declared step."""
+    index = frame.index
+    if isinstance(index, pd.RangeIndex):
+        stamps = Stamps(index)
+    else:
+        stamps = together(read_index(index, "frame", warn=False), index, "frame")
+    # Of a DatetimeIndex every series has a step of its own.
+    step = None if isinstance(index, pd.DatetimeIndex) else stamps.step
+    if group is None or _is_among(group, index.names if stamps.series is not None else []):
+        if stamps.series is None:
+            _check_frame(frame, stamps.times, "frame")
+            return frame, stamps.times, [slice(0, len(frame))], step
+        series, names = stamps.series, None
+    else:
+        frame, series, names = _without_group(frame, group, stamps)
+    starts = np.flatnonzero(np.r_[True, np.diff(series) != 0])
+    rows = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(frame)], strict=True)]
+    for part in rows:
+        name = f"the series of frame that begins in row {part.start}"
+        if names is not None:
+            name = f"series {names.iloc[part.start]!r} of frame"
+        times = None if stamps.times is None else stamps.times[part]
+        _check_frame(frame.iloc[part], times, name)
+    return frame, stamps.times, rows, step
+
+
+def _without_group(frame, group, stamps):
+    """The frame without the column that names the series, the number of each row's, the names."""
+    columns = list(frame.columns)
+    if not _is_among(group, columns):
+        raise ValueError(f"group={group!r} not in frame: choose one of {columns}.")
+    if stamps.series is not None:
+        raise ValueError(
+            f"group={group!r} and the MultiIndex of frame both name series: leave group out, or "
+            "keep only the time in the index."
+        )
+    if columns.count(group) > 1:
+        raise ValueError(f"frame has columns of one name: rename {[group]}.")
     if len(frame) == 0:
-        _check_frame(frame, "frame")
-    labels, frame = frame[group], frame.drop(columns=group)
-    if labels.isna().any():
+        _check_frame(frame, stamps.times, "frame")
+    place = columns.index(group)
+    names = frame.iloc[:, place]
+    if names.isna().any():
         raise ValueError(f"group={group!r} has missing labels: fill them, or drop these rows.")
-    codes = labels.factorize()[0]
-    starts = np.flatnonzero(np.r_[True, np.diff(codes) != 0])
-    if len(starts) > codes.max() + 1:
+    series = names.factorize()[0]
+    if np.count_nonzero(np.diff(series)) > series.max():
         raise ValueError(
             f"group={group!r} comes back after another label: sort the frame by {group!r}, then by "
             "time."
         )
-    rows = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(frame)], strict=True)]
-    for part in rows:
-        _check_frame(frame.iloc[part], f"series {labels.iloc[part.start]!r} of frame")
-    return frame, rows
+    others = [k for k in range(len(columns)) if k != place]
+    return frame.iloc[:, others], series, names
 
 
-def _check_frame(frame, name):
-    index, names = frame.index, frame.columns
-    timed = isinstance(index, (pd.DatetimeIndex, pd.RangeIndex))
+def _check_frame(frame, times, name):
+    columns = frame.columns
     kinds = frame.dtypes.items()
     textual = [name for name, kind in kinds if not is_numeric_dtype(kind) or kind.kind == "c"]
-    repeated = index[index.duplicated()].astype(str).tolist()
+    found = pd.RangeIndex(0) if times is None else times
+    repeated = found[found.duplicated()].astype(str).tolist()
+    twice = list(columns[columns.duplicated()])
+    remedy = "set a DatetimeIndex, or reset_index(drop=True) if equispaced"
     faults = [
-        (not timed, "no time index: set a DatetimeIndex, or reset_index(drop=True) if equispaced"),
+        (times is None, f"no time index: {remedy}"),
         (len(frame) < 2, f"{len(frame)} row(s): pass at least horizon + 1, so one has a target"),
-        (names.has_duplicates, f"columns of one name: rename {list(names[names.duplicated()])}"),
+        (twice, f"columns of one name: rename {twice}"),
         (textual, f"columns that are not numeric: drop or encode {textual}"),
-        (index.hasnans, "missing time stamps (NaT): drop these rows"),
         (repeated, f"duplicate time stamps: keep one row each of {len(repeated)}, {repeated[:3]}"),
-        (not index.is_monotonic_increasing, "unsorted time stamps: call frame.sort_index()"),
+        (not found.is_monotonic_increasing, "unsorted time stamps: call frame.sort_index()"),
     ]
-    for found, fault in faults:
-        if found:
+    for is_there, fault in faults:
+        if is_there:
             raise ValueError(f"{name} has {fault}.")
 
 
-def _check_labels(frame, targets, known):
+def _is_among(label, labels):
+    """Whether a label is one of these; what cannot be hashed is the name of nothing."""
+    return isinstance(label, Hashable) and label in list(labels)
+
+
+def as_labels(name, labels, columns):
+    """A label, or a list of them, as a list; a tuple that names a column is one label.
+
+    Raises
+    ------
+    ValueError
+        If ``labels`` is a set or a dict, which have no order, or names something twice.
+    """
+    if _is_among(labels, columns) or not is_list_like(labels):
+        return [labels]
+    if isinstance(labels, set | frozenset | Mapping):
+        raise ValueError(f"{name} must be a label or a list of labels, got {labels!r}.")
+    return list(labels)
+
+
+def _labels_of(frame, name, labels):
     columns = list(frame.columns)
-    for name, labels in (("target", targets), ("known", known)):
-        unknown = [label for label in labels if label not in columns]
-        if unknown:
-            raise ValueError(f"{name}={unknown} not in frame: choose from {columns}.")
-        if len(set(labels)) < len(labels):
-            raise ValueError(f"{name}={labels} names a column twice; name each once.")
-    if not targets:
-        raise ValueError("target is empty: name the column(s) to forecast.")
+    labels = as_labels(name, labels, columns)
+    unknown = [label for label in labels if not _is_among(label, columns)]
+    if unknown:
+        raise ValueError(f"{name}={unknown} not in frame: choose from {columns}.")
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"{name}={labels} names a column twice; name each once.")
+    return labels
+
+
+def check_horizons(horizon):
+    """Horizons as a list of ints, or a ValueError that says what is allowed."""
+    steps = list(horizon) if is_list_like(horizon) else [horizon]
+    valid = [isinstance(h, Integral) and not isinstance(h, bool) and h >= 1 for h in steps]
+    if not steps or not all(valid) or len(set(steps)) < len(steps):
+        raise ValueError(
+            f"horizon must be an integer >= 1, or a list or range of different ones, got "
+            f"{horizon!r}: it counts steps of the index, e.g. 24 for a day of hourly rows."
+        )
+    return [int(h) for h in steps]
 
 
 def _check_lengths(stretches, horizon, window, dilation):
@@ -208,9 +274,12 @@ def _check_lengths(stretches, horizon, window, dilation):
             f"horizon={horizon} reaches past the end of frame from each of its {longest} rows: "
             "pass a shorter horizon or a longer series."
         )
-    if window is None and dilation != 1:
-        raise ValueError(f"dilation={dilation!r} has a meaning for window=... only; set window.")
-    if isinstance(window, Integral) and window > longest:
+    dilation = check_integer("dilation", dilation)
+    if window is None:
+        if dilation != 1:
+            raise ValueError(f"dilation={dilation} needs a window to act on: set window.")
+        return
+    if check_integer("window", window) > longest:
         series = "frame" if len(stretches) == 1 else "the longest series of frame"
         raise ValueError(
             f"window={window} is longer than the {longest} rows of {series}: pass a window of at "
@@ -218,33 +287,73 @@ def _check_lengths(stretches, horizon, window, dilation):
         )
 
 
-def _rows_ahead(index, stretches, horizons, freq):
+def _rows_ahead(times, stretches, horizons, freq, declared):
     """For every row and horizon the row of its target, -1 without one; and a note of the step."""
-    if freq is not None and not isinstance(index, pd.DatetimeIndex):
+    if freq is not None and not isinstance(times, pd.DatetimeIndex):
         raise ValueError(f"freq={freq!r} needs a DatetimeIndex: leave it out, or set one.")
-    later, notes = np.full((len(index), len(horizons)), -1), []
+    freq = declared if freq is None else freq
+    later, notes = np.full((len(times), len(horizons)), -1), []
     for rows in stretches:
-        part, here = index[rows], np.arange(rows.stop - rows.start)
+        part, here = times[rows], np.arange(rows.stop - rows.start)
         step, tolerance = step_of(part, freq)
         notes.append(note_of(step))
         for k, h in enumerate(horizons):
-            nearest = rows_at(part, h * step, tolerance)
+            nearest = rows_at(part, step, h, tolerance)
             # A calendar step can be shorter than the tolerance (31 January + "MS"): never the row
             # itself.
             later[rows, k] = np.where(nearest > here, nearest + rows.start, -1)
     return later, notes[0] if all(note == notes[0] for note in notes) else None
 
 
-def as_list(labels):
-    return list(labels) if is_list_like(labels) else [labels]
+def _ahead(frame, label, later):
+    """Values (n, n_horizons) of a column in the rows ``later``, NaN where there is no row."""
+    column = frame.iloc[:, list(frame.columns).index(label)]
+    column = column.to_numpy(dtype=float, na_value=np.nan)
+    return np.where(later >= 0, column[later], np.nan)
 
 
-def check_horizons(horizon):
-    steps = as_list(horizon)
-    valid = [isinstance(h, Integral) and not isinstance(h, bool) and h >= 1 for h in steps]
-    if not steps or not all(valid) or len(set(steps)) < len(steps):
-        raise ValueError(
-            f"horizon={horizon!r} must be an integer >= 1, or a list or range of different ones "
-            "(in steps of the index, e.g. 24 for a day of hourly rows)."
-        )
-    return [int(h) for h in steps]
+def _with_known(frame, known, horizons, later):
+    """The frame and, in further columns, the known ones as they are at every target time."""
+    names, parts = [], []
+    for label in known:
+        for h in horizons:
+            # A column of a MultiIndex stays one of its level.
+            several = isinstance(frame.columns, pd.MultiIndex)
+            names.append((*label[:-1], f"{label[-1]} t+{h}") if several else f"{label} t+{h}")
+        parts.append(_ahead(frame, label, later))
+    if not names:
+        return frame
+    clash = [name for name in names if name in list(frame.columns)]
+    if clash or len(set(names)) < len(names):
+        raise ValueError(f"known={known} makes columns that exist: rename {clash or known}.")
+    columns = pd.MultiIndex.from_tuples(names) if isinstance(names[0], tuple) else names
+    further = pd.DataFrame(np.hstack(parts), index=frame.index, columns=columns)
+    wider = pd.concat([frame, further], axis=1)
+    wider.columns.names = frame.columns.names
+    wider.attrs = frame.attrs
+    return wider
+
+
+def _view(frame, kept, window, dilation, times, stretches, max_gap, step):
+    """Windows that end in the kept rows, and stay within a series and its gaps."""
+    clocks = [learn_clock(times[rows], max_gap, freq=step, name="frame") for rows in stretches]
+    series, segments = np.zeros((2, len(frame)), dtype=int)
+    for number, (rows, clock) in enumerate(zip(stretches, clocks, strict=True)):
+        part = clock.segments(times[rows], name="frame")
+        series[rows] = number
+        segments[rows] = segments[: rows.start].max(initial=-1) + 1 + (0 if part is None else part)
+    share = lost_share(segments, series, len(frame), window, dilation)
+    warn_of_lost_history(
+        share,
+        window,
+        "pass a longer max_gap, the freq of the index, or a frame without missing rows (asfreq), "
+        "or max_gap=None for windows that run across them",
+        stacklevel=3,
+    )
+    # Categories of missing values, such as boolean with NA, have no float of their own.
+    values = pd.DataFrame(
+        {k: frame.iloc[:, k].to_numpy(dtype=float, na_value=np.nan) for k in range(frame.shape[1])},
+        index=frame.index,
+    )
+    values.columns = frame.columns
+    return SequenceView(values, kept, window, dilation=dilation, segments=segments)

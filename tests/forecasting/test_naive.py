@@ -223,7 +223,11 @@ def test_a_season_beyond_all_time_is_persistence():
         (PersistenceRegressor(2), 1, "target=2 is not a column of X"),
         (PersistenceRegressor(["T", "p"]), 1, "y has 1 column(s)"),
         (SeasonalNaiveRegressor("T", period=0), 1, "period must be an integer >= 1, got 0"),
-        (SeasonalNaiveRegressor("T", horizon=0), 1, "horizon=0 must be an integer >= 1"),
+        (
+            SeasonalNaiveRegressor("T", horizon=0),
+            1,
+            "horizon must be an integer >= 1, or a list or range of different ones, got 0",
+        ),
         (SeasonalNaiveRegressor("T", horizon=2), 1, "y was made with horizon [1]: pass the same"),
         (SeasonalNaiveRegressor("T"), [1, 2], "horizon=1, but y was made with horizon [1, 2]"),
     ],

@@ -10,6 +10,7 @@ from weatherframes import SEEDS, irregular_weather, weather
 
 from sklearn_restrans.forecasting import (
     PersistenceRegressor,
+    SeasonalNaiveRegressor,
     backtest,
     make_supervised,
 )
@@ -147,13 +148,80 @@ def test_regular_calendars_are_inferred(freq, unit):
         assert y.tolist() == list(range(horizon, 60))
 
 
-def test_business_days_with_a_holiday_need_their_frequency():
+def test_business_days_are_seen_in_spite_of_a_holiday():
     days = pd.bdate_range("2024-01-01", periods=15).delete(8)
     frame = pd.DataFrame({"v": np.arange(14.0)}, index=days)
-    _, plain = make_supervised(frame, "v", 1)
+    _, y = make_supervised(frame, "v", 1)
     _, business = make_supervised(frame, "v", 1, freq="B")
-    assert plain.attrs["dropped"]["no_row"] == 4  # two Fridays, before the holiday, the end
-    assert business.attrs["dropped"]["no_row"] == 2
+    pd.testing.assert_series_equal(y, business)
+    assert y.attrs["freq"] == "B"
+    assert y.attrs["dropped"]["no_row"] == 2  # the day before the holiday, and the end
+
+
+CALENDARS = [
+    *["MS", "ME", "BMS", "BME", "SMS", "SME", "QS", "QE-NOV", "BQE", "YS-JUL", "YE", "BYE", "2MS"],
+    *["6ME", "2YS", "W-WED", "B", "WOM-3FRI", "LWOM-TUE"],
+    pd.offsets.CustomBusinessDay(weekmask="Sun Mon Tue Wed Thu"),
+    pd.DateOffset(months=1),
+    pd.DateOffset(months=3),
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "America/New_York"])
+@pytest.mark.parametrize("freq", CALENDARS, ids=str)
+def test_a_calendar_is_found_although_rows_are_missing(freq, zone, seed):
+    """The reference is a shift of the complete series: rows that are there, and their numbers."""
+    n, rng = 72, np.random.default_rng(seed)
+    start = "2001-01-15" if type(freq) is pd.DateOffset else "2001-01-01"
+    index = pd.date_range(start, periods=n, freq=freq, tz=zone)
+    row = np.sort(rng.permutation(n)[: n - 1 - 5 * seed])  # 1, 6 and 11 missing
+    frame = pd.DataFrame({"row": row.astype(float), "bought": -1.0 * row}, index=index[row])
+    for horizon in (1, 7, 36):
+        X, y = make_supervised(frame, "row", horizon, known="bought")
+        now = X["row"].to_numpy()
+        expected = row[np.isin(row + horizon, row)]
+        np.testing.assert_array_equal(now, expected)
+        np.testing.assert_array_equal(y, expected + horizon)
+        np.testing.assert_array_equal(X[f"bought t+{horizon}"], -(expected + horizon))
+        naive = SeasonalNaiveRegressor("row", period=12, horizon=horizon).fit(X, y)
+        back = now - (-horizon % 12)
+        np.testing.assert_array_equal(naive.predict(X), np.where(np.isin(back, now), back, now))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_reading_a_month_on_any_day_is_monthly(seed):
+    rng = np.random.default_rng(seed)
+    starts = pd.date_range("2010-01-01", periods=120, freq="MS")
+    index = starts + pd.to_timedelta(rng.integers(0, 9, size=120), unit="D")
+    row = np.delete(np.arange(120), rng.integers(1, 119, size=4))
+    X, y = make_supervised(pd.DataFrame({"v": row.astype(float)}, index=index[row]), "v", 36)
+    expected = row[np.isin(row + 36, row)]
+    np.testing.assert_array_equal(X["v"], expected)
+    np.testing.assert_array_equal(y, expected + 36)
+
+
+@pytest.mark.parametrize("days", [7, 14, 28, 30])
+def test_a_fixed_number_of_days_is_no_month(days):
+    index = pd.date_range("2001-01-01", periods=60, freq=f"{days}D")
+    row = np.delete(np.arange(60), [7, 31])
+    _, y = make_supervised(pd.DataFrame({"v": row.astype(float)}, index=index[row]), "v", 36)
+    assert y.tolist() == row[np.isin(row - 36, row)].tolist()
+
+
+def test_a_month_of_a_zone_is_one_in_universal_time():
+    index = pd.date_range("2010-01-01", periods=60, freq="MS", tz="Europe/Berlin").tz_convert("UTC")
+    row = np.delete(np.arange(60), 17)
+    for times in (index[row], index[row].tz_localize(None)):
+        _, y = make_supervised(pd.DataFrame({"v": row.astype(float)}, index=times), "v", 36)
+        assert y.tolist() == row[np.isin(row - 36, row)].tolist()
+
+
+def test_a_day_of_which_the_clock_leaves_out_an_hour_has_a_target():
+    """02:30 on 31 March 2024 does not exist in Berlin."""
+    index = pd.date_range("2024-03-25 02:30", periods=6, freq="D", tz="Europe/Berlin")
+    _, y = make_supervised(pd.DataFrame({"v": np.arange(6.0)}, index=index), "v", 2)
+    assert y.tolist() == [2, 3, 4, 5]
 
 
 def test_the_step_of_a_finer_frequency_counts():
@@ -176,6 +244,146 @@ def test_no_row_is_its_own_target():
     assert y.tolist() == [1, 3, 4]
 
 
+def in_form(index, form):
+    """The same stamps as another kind of index."""
+    return {
+        "periods": lambda: index.to_period("h"),
+        "texts": lambda: index.astype(str),
+        "objects": lambda: pd.Index(index.to_pydatetime(), dtype=object),
+        "since the start": lambda: index - index[0],
+        "zone": lambda: index.tz_localize("America/New_York"),
+        "far away": lambda: pd.DatetimeIndex(index.as_unit("s").asi8 - 10**11, dtype="M8[s]"),
+    }[form]()
+
+
+@pytest.mark.parametrize("form", ["periods", "texts", "objects", "since the start", "far away"])
+@pytest.mark.parametrize("window", [None, 5])
+def test_every_kind_of_time_index_gives_the_same_pairs(form, window):
+    frame = weather(60, start="2024-01-01").drop(weather(60, start="2024-01-01").index[20:30])
+    other = frame.set_axis(in_form(frame.index, form))
+    X, y = make_supervised(frame, "T", [1, 3], window=window)
+    X_other, y_other = make_supervised(other, "T", [1, 3], window=window)
+    np.testing.assert_array_equal(np.asarray(X_other), np.asarray(X))
+    np.testing.assert_array_equal(y_other, y)
+    assert y_other.index.equals(other.index[frame.index.get_indexer(y.index)])
+    for naive in (PersistenceRegressor(), SeasonalNaiveRegressor(period=5, horizon=[1, 3])):
+        expected = naive.fit(X, y).predict(X)
+        np.testing.assert_array_equal(naive.fit(X_other, y_other).predict(X_other), expected)
+
+
+def test_periods_keep_their_own_step_and_dates_theirs():
+    months = pd.period_range("2001-01", periods=60, freq="M").delete([17, 18, 40])
+    row = np.delete(np.arange(60.0), [17, 18, 40])
+    _, y = make_supervised(pd.DataFrame({"v": row}, index=months), "v", 36)
+    assert y.tolist() == row[np.isin(row - 36, row)].tolist()
+    every_third = pd.period_range("2001-01", periods=27, freq="M")[::3]
+    quarterly = pd.DataFrame({"v": np.arange(9.0)}, index=every_third)
+    _, y = make_supervised(quarterly, "v", 6)
+    assert y.tolist() == np.arange(2.0, 9).tolist()
+    days = pd.Index([stamp.date() for stamp in pd.bdate_range("2024-01-01", periods=30).delete(8)])
+    _, y = make_supervised(pd.DataFrame({"v": np.arange(29.0)}, index=days), "v", 1)
+    assert y.attrs["freq"] == "B"
+    assert y.attrs["dropped"]["no_row"] == 2
+
+
+@pytest.mark.parametrize("window", [None, 4])
+@pytest.mark.parametrize("time_first", [False, True])
+def test_stations_in_a_multiindex_are_those_of_a_column(window, time_first):
+    parts = {name: weather(20 + seed, seed) for seed, name in enumerate("bac")}
+    grouped = pd.concat([part.assign(station=name) for name, part in parts.items()])
+    frame = pd.concat(parts, names=["station", "time"])
+    frame = frame.swaplevel() if time_first else frame
+    X, y = make_supervised(grouped, "T", 2, group="station", window=window)
+    for told in ({}, {"group": "station"}):
+        X_index, y_index = make_supervised(frame, "T", 2, window=window, **told)
+        np.testing.assert_array_equal(np.asarray(X_index), np.asarray(X))
+        np.testing.assert_array_equal(y_index, y)
+        assert y_index.attrs == y.attrs
+        assert isinstance(y_index.index, pd.MultiIndex)
+        naive = SeasonalNaiveRegressor(0, period=4, horizon=2)
+        expected = naive.fit(X, y).predict(X)
+        np.testing.assert_array_equal(naive.fit(X_index, y_index).predict(X_index), expected)
+    with pytest.raises(ValueError, match="frame comes back to an earlier series in row 3"):
+        make_supervised(frame.sort_index(level="time"), "T", 2)
+    broken = frame.iloc[[*range(20), 21, 20, *range(22, len(frame))]]
+    with pytest.raises(ValueError, match="series of frame that begins in row 20 has unsorted"):
+        make_supervised(broken, "T", 2)
+    with pytest.raises(ValueError, match="group='p' and the MultiIndex of frame both name series"):
+        make_supervised(frame, "T", 2, group="p")
+
+
+def test_columns_of_several_levels_are_named_by_tuples():
+    plain = weather(30)
+    frame = plain.set_axis(pd.MultiIndex.from_tuples([("air", "T"), ("air", "p")]), axis=1)
+    X, y = make_supervised(frame, ("air", "T"), 2, known=("air", "p"))
+    expected, target = make_supervised(plain, "T", 2, known="p")
+    np.testing.assert_array_equal(X, expected)
+    assert list(X.columns) == [("air", "T"), ("air", "p"), ("air", "p t+2")]
+    np.testing.assert_array_equal(y, target)
+    assert (y.name, y.attrs["target"]) == ("('air', 'T') t+2", [("air", "T")])
+    _, both = make_supervised(frame, [("air", "p"), ("air", "T")], 1)
+    assert both.shape == (29, 2)
+    for label in (("air", "T"), [("air", "T")], 0):
+        naive = PersistenceRegressor(label).fit(X, y)
+        np.testing.assert_array_equal(naive.predict(X), plain["T"][:28])
+    assert not backtest(naive, X, y, [(range(9), range(12, 20))])["skill"].any()
+    with pytest.raises(ValueError, match=r"target=\['air'\] not in frame: choose from \[\('air'"):
+        make_supervised(frame, "air", 1)
+
+
+def test_known_columns_may_be_many_and_keep_their_names():
+    frame = weather(60)
+    for k in range(12):
+        frame[f"k{k}"] = np.arange(60.0) + k
+    X, _ = make_supervised(frame, "T", range(1, 25), known=[f"k{k}" for k in range(12)])
+    assert X.shape == (36, 14 + 12 * 24)  # pandas warns of columns that are added one by one
+    assert (X["k3 t+24"] == X["k3"] + 24).all()
+    with pytest.raises(ValueError, match=r"makes columns that exist: rename \['p t\+1'\]"):
+        make_supervised(weather(9).assign(**{"p t+1": 0.0}), "T", 1, known="p")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_windows_of_business_days_and_sessions_are_whole(seed):
+    """The issue's case: of windows of 20 days three rows were left."""
+    rng = np.random.default_rng(seed)
+    days = pd.bdate_range("2023-01-02", periods=300).delete(rng.integers(5, 295, size=6))
+    frame = pd.DataFrame({"v": rng.normal(size=len(days))}, index=days)
+    X, _ = make_supervised(frame, "v", 1, window=20)
+    assert X.partial.sum() <= 19
+    hours = pd.date_range("2024-01-01", periods=24 * 60, freq="h")
+    hours = hours[(hours.hour >= 9) & (hours.hour < 17) & (hours.day_of_week < 5)]
+    frame = pd.DataFrame({"v": rng.normal(size=len(hours))}, index=hours)
+    X, _ = make_supervised(frame, "v", 1, window=20)
+    assert X.partial.sum() <= 19
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_noticeable_loss_of_history_is_said(seed):
+    steps = np.random.default_rng(seed).exponential(60, size=300).cumsum()
+    frame = weather(300).set_axis(pd.Timestamp("2024-01-01") + pd.to_timedelta(steps, unit="min"))
+    with pytest.warns(UserWarning, match=r"cut away \d\d% of the history of windows of 20 "):
+        make_supervised(frame, "T", 1, window=20)
+    make_supervised(frame, "T", 1, window=20, max_gap=None)
+    make_supervised(frame, "T", 1, window=20, max_gap="1D")
+
+
+@pytest.mark.parametrize("off", [29, 30, 31])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_target_may_be_half_a_step_off_and_no_more(off, sign):
+    """The row an hour after 05:00 is the one ``off`` minutes from 06:00, if there is one."""
+    minutes = np.delete(np.arange(0, 20 * 60, 60), 6)
+    minutes = np.sort(np.r_[minutes, 6 * 60 + sign * off])
+    index = pd.Timestamp("2024-01-01") + pd.to_timedelta(minutes, unit="min")
+    frame = pd.DataFrame({"v": minutes.astype(float)}, index=index)
+    X, y = make_supervised(frame, "v", 1)
+    at = dict(zip(X["v"], y, strict=True))
+    assert at.get(300) == (None if off > 30 else 360 + sign * off)
+    naive = SeasonalNaiveRegressor("v", period=2, horizon=1).fit(X, y)
+    # A season of two steps is one step back; without a row there the forecast is persistence.
+    back = dict(zip(X["v"], naive.predict(X), strict=True))
+    assert back[420] == (420 if off > 30 else 360 + sign * off)
+
+
 BAD = weather(6)
 REVERSED, REPEATED = BAD.iloc[::-1], BAD.iloc[[0, 1, 1, 2]]
 
@@ -188,7 +396,12 @@ REVERSED, REPEATED = BAD.iloc[::-1], BAD.iloc[[0, 1, 1, 2]]
         (REVERSED, {}, ValueError, "unsorted time stamps: call frame.sort_index()"),
         (REPEATED, {}, ValueError, "duplicate time stamps: keep one row each of 1, ['2024-01-01 0"),
         (BAD.set_index([[*BAD.index[:5], pd.NaT]]), {}, ValueError, "(NaT): drop these rows"),
-        (BAD.set_index(BAD.index.astype(str)), {}, ValueError, "set a DatetimeIndex, or reset_"),
+        (
+            BAD.set_index(BAD.index.strftime("%d.%m.%Y %H:%M")),
+            {},
+            ValueError,
+            "set a DatetimeIndex, or",
+        ),
         (BAD.reset_index(drop=True).drop(2), {}, ValueError, "reset_index(drop=True)"),
         (BAD.iloc[:1], {}, ValueError, "1 row(s): pass at least horizon + 1"),
         (BAD.iloc[:0], {}, ValueError, "0 row(s)"),
@@ -199,11 +412,21 @@ REVERSED, REPEATED = BAD.iloc[::-1], BAD.iloc[[0, 1, 1, 2]]
         (BAD, {"target": ["T", 3]}, ValueError, "target=[3] not in frame"),
         (BAD, {"horizon": 6}, ValueError, "horizon=6 reaches past the end"),
         (BAD, {"horizon": [1, 9]}, ValueError, "horizon=9 reaches past the end"),
-        (BAD, {"horizon": 0}, ValueError, "horizon=0 must be an integer >= 1"),
-        (BAD, {"horizon": 1.5}, ValueError, "horizon=1.5 must be an integer >= 1"),
-        (BAD, {"horizon": True}, ValueError, "horizon=True must be"),
-        (BAD, {"horizon": "24h"}, ValueError, "horizon='24h' must be"),
-        (BAD, {"horizon": []}, ValueError, "horizon=[] must be"),
+        (
+            BAD,
+            {"horizon": 0},
+            ValueError,
+            "horizon must be an integer >= 1, or a list or range of different ones, got 0",
+        ),
+        (
+            BAD,
+            {"horizon": 1.5},
+            ValueError,
+            "horizon must be an integer >= 1, or a list or range of different ones, got 1.5",
+        ),
+        (BAD, {"horizon": True}, ValueError, "different ones, got True"),
+        (BAD, {"horizon": "24h"}, ValueError, "different ones, got '24h'"),
+        (BAD, {"horizon": []}, ValueError, "different ones, got []"),
         (BAD, {"horizon": [2, 2]}, ValueError, "list or range of different ones"),
         (BAD, {"freq": "often"}, ValueError, "freq='often' is no pandas frequency"),
         (BAD, {"freq": 1}, ValueError, "freq=1 is no pandas frequency: pass one such as '1h'"),
@@ -222,7 +445,7 @@ REVERSED, REPEATED = BAD.iloc[::-1], BAD.iloc[[0, 1, 1, 2]]
             ValueError,
             "window=7 is longer than the 6 rows of the longest series of frame",
         ),
-        (BAD, {"dilation": 2}, ValueError, "dilation=2 has a meaning for window=... only"),
+        (BAD, {"dilation": 2}, ValueError, "dilation=2 needs a window to act on"),
         (BAD, {"max_gap": 3}, ValueError, "max_gap must be a length of time such as '3h'"),
         (BAD.assign(T=np.nan), {}, ValueError, "5 a missing value of ['T'] (fill it"),
     ],
