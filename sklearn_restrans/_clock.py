@@ -153,7 +153,7 @@ def learn_clock(index, max_gap="auto", labels=None, *, freq=None, name="X"):
         longest = max(longest, _LONGEST_PAUSE)
         return Clock(longest, ordered=True, named_series=named)
     long = np.r_[False, forward & (steps > longest // scale)]
-    slot = max(1, int(spacing))
+    slot = max(1, min(int(spacing), _DAY))
     openings, rows = _openings(times, long, slot)
     pause = float(np.median(steps[rows - 1])) * scale if len(rows) else 0.0
     return Clock(

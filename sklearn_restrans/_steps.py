@@ -13,6 +13,11 @@ _SPREAD = 2 * 3_600 * 10**9
 _CHANCE = 0.01
 # Readings on closed weekdays, such as the working Saturdays of China, are at most this share.
 _STRAY = 0.02
+_OUT_OF_RANGE = (
+    OverflowError,
+    pd.errors.OutOfBoundsDatetime,
+    pd.errors.OutOfBoundsTimedelta,
+)
 _UNITS = {"years", "months", "weeks", "days", "hours", "minutes", "seconds", "microseconds"}
 _ROW_BY_ROW = (
     pd.offsets.BusinessHour,
@@ -68,7 +73,12 @@ def step_of(index, freq=None):
     if freq is None:
         freq = regular or usual_step(index) or spacing
     step = as_offset(freq)
-    later = _moved(index, step, 1).asi8 - index.asi8
+    try:
+        later = _moved(index, step, 1).asi8 - index.asi8
+    except _OUT_OF_RANGE:
+        raise ValueError(
+            f"freq={freq!r} leads beyond all time stamps: pass a shorter step."
+        ) from None
     if later.min() <= 0:
         raise ValueError(f"freq={freq!r} does not lead forward: pass a step longer than 0.")
     return step, min(spacing, pd.Timedelta(_median(later), unit=index.unit)) / 2
@@ -122,7 +132,7 @@ def rows_at(index, step, count, tolerance):
     try:
         there = _moved(index, step, count)
         return index.get_indexer(there, method="nearest", tolerance=tolerance)
-    except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
+    except _OUT_OF_RANGE:
         return np.full(len(index), -1)  # further than any stamp can be
 
 

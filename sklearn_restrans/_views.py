@@ -10,6 +10,10 @@ from ._validation import check_integer
 __all__ = ["SequenceView", "gaps", "longest_step"]
 
 
+# Row numbers are 64-bit integers, and some are subtracted from others.
+_FARTHEST = 2**62
+
+
 class SequenceView:
     """Windows of one shared series, made only when they are looked at.
 
@@ -78,6 +82,11 @@ class SequenceView:
             )
         self.window = check_integer("window", window)
         self.dilation = check_integer("dilation", dilation)
+        if (self.window - 1) * self.dilation > _FARTHEST:
+            raise ValueError(
+                f"window={window} with dilation={dilation} reaches back further than rows can be "
+                "counted; pass smaller ones."
+            )
         ends = np.asarray(ends)
         if ends.ndim != 1 or (ends.size and not np.issubdtype(ends.dtype, np.integer)):
             raise ValueError(

@@ -68,6 +68,9 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
     0     0        5       6  0.0    1.0
     1     1       11       6  0.0    1.0
     """
+    _check_regressor("estimator", estimator)
+    if baseline is not None:
+        _check_regressor("baseline", baseline)
     check_consistent_length(X, y)
     made_with = getattr(y, "attrs", {})
     noted = made_with.get("horizon")
@@ -110,6 +113,15 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
         }
         folds.append(pd.DataFrame(scores))
     return pd.concat(folds, ignore_index=True)
+
+
+def _check_regressor(name, estimator):
+    if isinstance(estimator, type):
+        raise TypeError(f"{name} must be a regressor, got the class {estimator.__name__}: add ().")
+    if not all(hasattr(estimator, method) for method in ("fit", "predict", "get_params")):
+        raise TypeError(
+            f"{name} must be a regressor with fit, predict and get_params, got {estimator!r}."
+        )
 
 
 def _persistence(X, targets):

@@ -1,5 +1,7 @@
 """Calendar features of time-stamped rows."""
 
+from collections.abc import Hashable
+
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_datetime64_any_dtype
@@ -68,6 +70,9 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
         self : object
         """
         _time_stamps(X, self.column)
+        twice = list(X.columns[X.columns.duplicated()])
+        if twice:
+            raise ValueError(f"X has columns of one name: rename {twice}.")
         validate_data(self, X, skip_check_array=True)
         self._kept = [name for name in X.columns if self.keep and name != self.column]
         self._cycles = [c for c in ("hour", "weekday", "day_of_year") if getattr(self, c)]
@@ -124,8 +129,11 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
 def _time_stamps(X, column):
     stamps = None
     if isinstance(X, pd.DataFrame):
-        stamps = X.index if column is None else X.get(column)
-    if not is_datetime64_any_dtype(stamps):
+        known = isinstance(column, Hashable) and column in set(X.columns)
+        stamps = _time_level(X.index) if column is None else X[column] if known else None
+    if isinstance(getattr(stamps, "dtype", None), pd.PeriodDtype):
+        stamps = pd.PeriodIndex(stamps).to_timestamp()
+    if isinstance(stamps, pd.DataFrame) or not is_datetime64_any_dtype(stamps):
         raise TypeError(
             f"CalendarFeatures(column={column!r}) finds no time stamps in X ({type(X).__name__}): "
             "pass a DataFrame with a DatetimeIndex or a datetime column (pd.to_datetime), as the "
@@ -134,3 +142,11 @@ def _time_stamps(X, column):
     if stamps.isna().any():
         raise ValueError("X has missing time stamps (NaT): drop these rows or fill them.")
     return pd.DatetimeIndex(stamps)
+
+
+def _time_level(index):
+    """The level of a MultiIndex that holds time stamps or periods; any other index as it is."""
+    if not isinstance(index, pd.MultiIndex):
+        return index
+    timed = [isinstance(level, pd.DatetimeIndex | pd.PeriodIndex) for level in index.levels]
+    return index.get_level_values(timed.index(True)) if any(timed) else None

@@ -1,4 +1,4 @@
-"""Naive forecasts as regressors: the yardsticks of every other one."""
+"""Naive forecasts as regressors, against which every other forecast is measured."""
 
 from collections.abc import Hashable
 from itertools import pairwise
@@ -6,7 +6,7 @@ from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_integer_dtype
+from pandas.api.types import is_integer_dtype, is_numeric_dtype, is_object_dtype
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -24,7 +24,14 @@ def _time_of(X):
     if not isinstance(index, pd.Index):
         return Stamps()
     if not is_integer_dtype(index.dtype):
-        return read_index(index, warn=False)
+        stamps = read_index(index, warn=False)
+        if stamps.times is None and stamps.series is not None:
+            # Rows of one series that have numbers instead of stamps are consecutive steps.
+            starts = np.r_[True, np.diff(stamps.series) != 0][: len(index)]
+            rows = np.arange(len(index))
+            rows -= np.maximum.accumulate(np.where(starts, rows, 0))
+            return Stamps(pd.Index(rows), stamps.series)
+        return stamps
     rising = not index.hasnans and index.is_monotonic_increasing and index.is_unique
     return Stamps(index) if rising else Stamps()
 
@@ -35,20 +42,48 @@ def _names_of(X):
     return [] if names is None or not np.iterable(names) else list(names)
 
 
+def _check_columns(X):
+    """Refuse columns of a DataFrame that share a name or hold no numbers, and name them."""
+    if not isinstance(X, pd.DataFrame):
+        return
+    twice = list(X.columns[X.columns.duplicated()])
+    if twice:
+        raise ValueError(f"X has columns of one name: rename {twice}.")
+    sparse = [name for name, kind in X.dtypes.items() if isinstance(kind, pd.SparseDtype)]
+    if sparse:
+        raise ValueError(f"X has sparse columns {sparse}: pass X.sparse.to_dense().")
+    textual = [
+        name for name, column in X.items() if not is_numeric_dtype(column) and not _is_float(column)
+    ]
+    if textual:
+        raise ValueError(f"X has columns that are not numeric: drop or encode {textual}.")
+
+
+def _is_float(column):
+    """Whether a column of objects holds numbers; stamps and periods are none."""
+    if not is_object_dtype(column):
+        return False
+    try:
+        column.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def _series_starts(stamps):
     """Rows (n,) at which another series begins: by its name, or because time goes back."""
     starts = np.zeros(len(stamps.times), dtype=bool)
     if stamps.series is not None:
         starts[1:] = np.diff(stamps.series) != 0
-    elif isinstance(stamps.times, pd.DatetimeIndex):
-        starts[1:] = np.diff(stamps.times.asi8) < 0
+    if isinstance(stamps.times, pd.DatetimeIndex):
+        starts[1:] |= np.diff(stamps.times.asi8) < 0
     return starts
 
 
 def _are_mixed(stamps):
     """Whether rows of several series stand side by side, so that none has its own before it."""
-    starts = _series_starts(stamps)
-    if stamps.series is not None and np.count_nonzero(starts) > stamps.series.max(initial=0):
+    starts, series = _series_starts(stamps), stamps.series
+    if series is not None and np.count_nonzero(np.diff(series)) > series.max(initial=0):
         return True
     timed = isinstance(stamps.times, pd.DatetimeIndex)
     return timed and bool(np.any((np.diff(stamps.times.asi8) == 0) & ~starts[1:]))
@@ -66,13 +101,14 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
     """Predict the target column(s) of X some rows back; subclasses give the lag per horizon."""
 
     def fit(self, X, y):
-        """Find the target column(s) in X; y gives the number of outputs, nothing is learnt.
+        """Find the target columns in X and the step of its index; y gives the number of outputs.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or SequenceView
-            Rows in time order; NaN is allowed. The step of a DatetimeIndex is the one that
-            `make_supervised` took, or else its frequency or the median distance between rows.
+            Rows in time order; NaN is allowed. The step of its time stamps is the one that
+            `make_supervised` took, or else their frequency, the calendar they lie on, or the median
+            distance between rows.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             In the column order of `make_supervised`.
 
@@ -86,6 +122,7 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         names = _names_of(X)
+        _check_columns(X)
         self._learn_step(None if isinstance(X, SequenceView) else X, made_with.get("freq"))
         if isinstance(X, SequenceView):
             check_consistent_length(X, y)
@@ -117,11 +154,11 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or SequenceView
-            Rows in time order; of a view each window is read at its end and in its own past. A
-            table is read by its DatetimeIndex or its rising row numbers, and starts another series
-            where time goes back; without such an index its rows are consecutive steps. The last
-            known value stands in for a missing one, and where there is none before it in the same
-            series, the training mean of `y`.
+            Rows in time order. Each window of a view is read at its end and in its own past. A
+            table is read by its time stamps, or by row numbers that rise; without these its rows
+            are consecutive steps. Another series starts where a MultiIndex names one, and where
+            time goes back. A missing value is replaced by the last one known before it in the same
+            series, and by the training mean of `y` where there is none.
 
         Returns
         -------
@@ -134,6 +171,7 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
             If a table holds several rows of one time stamp and the forecast needs their past.
         """
         check_is_fitted(self)
+        _check_columns(X)
         series, rows, first = self._rows_of(X, reset=False)
         sources = [self._rows_before(X, rows, first, lag) for lag in self.lags_]
         every, start = np.arange(len(series)), first[rows]
@@ -194,8 +232,9 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
         if _are_mixed(stamps):
             raise ValueError(
                 "X holds several rows of one time stamp, as several series sorted by time do, or "
-                "an hour that the end of summer time repeats: pass them series by series, stamps "
-                "with their time zone, or a SequenceView, which keeps the history of every row."
+                "the hour that is repeated when summer time ends: pass one series after the other, "
+                "stamps with their time zone, or a SequenceView, which keeps the history of every "
+                "row."
             )
         step, tolerance = self._step
         found = np.full(len(times), -1)
@@ -209,7 +248,7 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"target={label!r} must be the name or the position of a column of X.")
         if isinstance(label, Integral) and -self.n_features_in_ <= label < self.n_features_in_:
             return int(label)
-        if not isinstance(label, Hashable) or label not in names:
+        if not isinstance(label, Hashable) or label not in set(names):
             raise ValueError(
                 f"target={label!r} is not a column of X: choose from {names}, or pass its position "
                 f"(X has {self.n_features_in_} columns)."
@@ -235,7 +274,7 @@ class PersistenceRegressor(NaiveRegressor):
     Attributes
     ----------
     columns_, lags_ : lists of int
-        Positions of the target columns; rows back per horizon (zeros).
+        Positions of the target columns; rows back for each horizon (zeros).
 
     Examples
     --------
@@ -256,9 +295,10 @@ class PersistenceRegressor(NaiveRegressor):
 class SeasonalNaiveRegressor(NaiveRegressor):
     """Forecast the last season again: y(t + h) = x(t + h - k m), k = ceil(h / m), m = period.
 
-    That is ``k * period - horizon`` steps back in X as passed: steps of its time stamps or row
-    numbers, where it is a table that has them, else rows. A row whose season is not in X repeats
-    its own value (persistence); `backtest` passes the true history, a SequenceView has it.
+    The forecast stands ``k * period - horizon`` steps back in the X that is passed. Steps are those
+    of its time stamps or row numbers if X is a table that has them, and rows otherwise. A row whose
+    season is not in X repeats its own value (persistence). `backtest` passes the rows before a test
+    fold too, and a SequenceView holds the history of every row.
 
     Parameters
     ----------
@@ -272,9 +312,9 @@ class SeasonalNaiveRegressor(NaiveRegressor):
     Attributes
     ----------
     columns_, lags_ : lists of int
-        Positions of the target columns; steps back per horizon.
+        Positions of the target columns; steps back for each horizon.
     window : int
-        Rows a prediction may need: the largest lag + 1 (a property, also before `fit`).
+        Number of rows that a prediction may need, the largest lag + 1. It is known before `fit`.
 
     References
     ----------

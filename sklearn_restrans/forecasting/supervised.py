@@ -34,34 +34,40 @@ def make_supervised(
     """Pair every row of a time-ordered frame with the target ``horizon`` steps ahead.
 
     Row t of `y` is the target in the row nearest to ``t + horizon * step``, if that row is later
-    than t and at most half a step off (of two equally near rows the later, so a tie never
-    shortens the horizon). No target reaches across a gap, as a plain `shift` would, and a clock
-    that moves by some minutes after a gap still finds its targets.
+    than t and at most half a step away from that time. Of two rows that are equally near the later
+    one is taken, so the horizon is never shortened. Targets do not reach across a gap, as a plain
+    `shift` would, and they are still found if the clock moves by some minutes after a gap.
 
     Parameters
     ----------
     frame : DataFrame of shape (n_rows, n_features)
-        Numeric columns; DatetimeIndex (sorted, unique) or RangeIndex (equally spaced rows).
+        Numeric columns, sorted by time without duplicates. Time is read from a DatetimeIndex,
+        PeriodIndex or TimedeltaIndex, from dates and ISO 8601 texts, or from a RangeIndex (equally
+        spaced rows). A MultiIndex of series and time names the series as `group` does.
     target : label or list of labels
-        Column(s) to forecast.
+        Column(s) to forecast; a tuple is one label if it names a column.
     horizon : int, or list or range of int, all >= 1
         Steps ahead; a list or range gives one column of `y` for each.
     freq : str, Timedelta or DateOffset, default=None
-        The step of a DatetimeIndex. None infers its regular frequency, or else takes the median
-        distance between rows; business days with holidays need ``"B"``.
+        The step of the index. None takes the regular frequency of each series. If rows are missing
+        it takes the calendar that the stamps lie on (months, quarters, years, half months, business
+        days), and if there is none, the median distance between rows.
     window : int, default=None
         Lookback window: X becomes a SequenceView of the last ``window`` rows up to each row.
     dilation : int, default=1
         Distance in rows between two rows of a window.
     max_gap : str, Timedelta or None, default="auto"
-        A step of the index longer than this starts a new segment, which no window crosses. "auto"
-        is one and a half times the median step; None ignores the index.
+        A step of the index longer than this is a gap, which no window crosses. "auto" is one and a
+        half times the median step of the series. Weekends, and holidays of up to a week in a series
+        of business days, are not gaps, and neither are the pauses between sessions that begin at
+        the same time of the day or week. None ignores the time stamps.
     known : label or list of labels, default=()
         Columns known in advance (a timetable, a forecast bought elsewhere): their values at each
         target time become further columns ``"<label> t+<horizon>"`` of X.
     group : label, default=None
         Column that names the series (a station, a shop) of each row. Rows of one series stand
-        together and in time order; targets and windows stay within it, and X is without it.
+        together and in time order. Targets and windows stay within a series. X does not contain
+        this column.
 
     Returns
     -------
@@ -79,13 +85,18 @@ def make_supervised(
     TypeError, ValueError
         If the frame, an argument or their combination cannot be used, or no row has a target.
 
+    Warns
+    -----
+    UserWarning
+        If gaps cut away a tenth or more of the history of the windows.
+
     Notes
     -----
-    "Half a step" is half the smaller of the step and the median distance between rows. The
-    newest rows have no target yet: a model of views forecasts from the view of the last row, as
-    below, one that has ``window=`` itself from ``frame.iloc[-window:]``, its last prediction. A
-    dropped row is also missing from the history that an estimator's ``window=`` builds over the
-    rows of X; a SequenceView keeps it.
+    "Half a step" is half the smaller of the step and the median distance between rows. The newest
+    rows have no target yet. A model that was fitted on views forecasts from the view of the last
+    row, as below; a model with ``window=`` forecasts from ``frame.iloc[-window:]`` in its last
+    prediction. A dropped row is also missing from the history that an estimator's ``window=``
+    builds over the rows of X; a SequenceView keeps it.
 
     Examples
     --------
@@ -226,7 +237,7 @@ def _check_frame(frame, times, name):
 
 def _is_among(label, labels):
     """Whether a label is one of these; what cannot be hashed is the name of nothing."""
-    return isinstance(label, Hashable) and label in list(labels)
+    return isinstance(label, Hashable) and label in set(labels)
 
 
 def as_labels(name, labels, columns):
@@ -279,8 +290,13 @@ def _check_lengths(stretches, horizon, window, dilation):
         if dilation != 1:
             raise ValueError(f"dilation={dilation} needs a window to act on: set window.")
         return
+    series = "frame" if len(stretches) == 1 else "the longest series of frame"
+    if dilation > longest:
+        raise ValueError(
+            f"dilation={dilation} is longer than the {longest} rows of {series}: pass a dilation "
+            f"of at most {longest}, or a longer series."
+        )
     if check_integer("window", window) > longest:
-        series = "frame" if len(stretches) == 1 else "the longest series of frame"
         raise ValueError(
             f"window={window} is longer than the {longest} rows of {series}: pass a window of at "
             f"most {longest}, or a longer series."
