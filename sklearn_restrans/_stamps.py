@@ -1,4 +1,4 @@
-"""Time and series of rows, read from their index whatever form they have there."""
+"""The time stamps and the series of rows, read from any kind of index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIKE_DATE = re.compile(
 
 
 class Stamps(NamedTuple):
-    """What an index says of its rows: their time, the number of their series, and their step."""
+    """What an index says about its rows: time stamps, number of the series of each, and step."""
 
     times: pd.DatetimeIndex | None = None
     series: np.ndarray | None = None
@@ -27,12 +27,12 @@ class Stamps(NamedTuple):
 
 
 def read_index(index, name="X", *, warn=True):
-    """Read the time and the series of rows from their index, whatever form they have there.
+    """Read the time stamps and the series of rows from their index, whatever kind it is.
 
     Time is read from a DatetimeIndex, PeriodIndex or TimedeltaIndex, from dates and ISO 8601
     texts, and from the level of a MultiIndex that holds one of these; the other levels name the
-    series. Row numbers and names tell nothing. ``name`` is that of the rows in messages, and
-    ``warn`` whether a warning says that an index that looks like dates was not read.
+    series. Row numbers and names hold no time. Messages call the rows ``name``; ``warn=False``
+    suppresses the warning about an index that looks like dates and cannot be read.
 
     Warns
     -----
@@ -59,7 +59,7 @@ def read_index(index, name="X", *, warn=True):
 
 
 def _read_times(index):
-    """Stamps of an index of one level; None if it looks like dates, but may not be read as such."""
+    """Stamps of an index of one level; None if it looks like dates and cannot be read safely."""
     if isinstance(index, pd.CategoricalIndex):
         index = index.astype(index.categories.dtype)
     if isinstance(index, pd.IntervalIndex):

@@ -9,9 +9,9 @@ NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY = 86_400 * 10**9
 # Stamps of one time of day in a zone with summer time are spread over an hour in any other zone.
 _SPREAD = 2 * 3_600 * 10**9
-# Closed weekdays that are empty by chance, in a series without any calendar, must be this unlikely.
+# Weekdays are only taken as closed if they would be empty by chance less often than this.
 _CHANCE = 0.01
-# Readings on closed weekdays, such as the working Saturdays of China, are at most this share.
+# Share of readings that may stand on closed weekdays, such as the working Saturdays of China.
 _STRAY = 0.02
 _OUT_OF_RANGE = (
     OverflowError,
@@ -31,12 +31,12 @@ _ROW_BY_ROW = (
     pd.offsets.LastWeekOfMonth,
     pd.offsets.WeekOfMonth,
 )
-# Pandas' own names of these; "Sun" stands last as in `datetime.weekday`.
+# The names that pandas reads in a week mask, from Monday on as in `datetime.weekday`.
 _WEEKDAYS = np.array(["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"])
 
 
 def finest(index):
-    """Stamps in nanoseconds, where they can be: half a step may be finer than their own unit."""
+    """Stamps in nanoseconds where possible, because half a step may be finer than their unit."""
     if not isinstance(index, pd.DatetimeIndex):
         return pd.Index(index.to_numpy(np.int64))
     try:
@@ -58,10 +58,10 @@ def days_and_rest(times):
 
 
 def step_of(index, freq=None):
-    """Step of sorted stamps or row numbers, and half of it: how far off a row may be.
+    """Step of sorted stamps or row numbers, and half of it, which is how far off a row may be.
 
-    None takes the regular frequency of the index, or else the calendar its stamps lie on, or else
-    the median distance between its rows.
+    ``freq=None`` takes the regular frequency of the index, or else the calendar that its stamps lie
+    on, or else the median distance between its rows.
     """
     regular = getattr(index, "freq", None)
     index = finest(index)
@@ -98,10 +98,10 @@ def as_offset(freq):
         step = pd.tseries.frequencies.to_offset(freq)
         # A list of nothing and a missing time are accepted by pandas, and become no offset.
         if not isinstance(step, pd.offsets.BaseOffset):
-            raise TypeError("no frequency")
+            raise TypeError("not an offset")
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"freq={freq!r} is no pandas frequency: pass one such as '1h', '10min', 'B' or 'MS'."
+            f"freq={freq!r} is not a pandas frequency: pass one such as '1h', '10min', 'B' or 'MS'."
         ) from error
     return step
 
@@ -112,7 +112,7 @@ def _median(distances):
 
 
 def note_of(step):
-    """A step as plain text or number, from which `step_of` makes it again; else as it is."""
+    """A step as a text or number if `step_of` can make it again from that, otherwise as it is."""
     name = getattr(step, "freqstr", step)
     try:
         plain = name is step or pd.tseries.frequencies.to_offset(name) == step
@@ -133,7 +133,7 @@ def rows_at(index, step, count, tolerance):
         there = _moved(index, step, count)
         return index.get_indexer(there, method="nearest", tolerance=tolerance)
     except _OUT_OF_RANGE:
-        return np.full(len(index), -1)  # further than any stamp can be
+        return np.full(len(index), -1)  # no stamp can be so far away
 
 
 def _moved(times, step, count):
@@ -177,7 +177,7 @@ def calendar_of(times):
     """
     day, rest = days_and_rest(times)
     spread, shift = _spread_of_day(rest)
-    if len(times) < 3 or spread > _SPREAD:
+    if len(times) < 2 or spread > _SPREAD:
         return None
     wall = wall_clock(times)
     if spread == 0:
@@ -215,7 +215,8 @@ def _months(wall, exact):
             return _named(offset(count), wall[0]) if exact else pd.DateOffset(months=count)
     same_week = [(on_day - 1) // 7, (length - on_day) // 7]
     same_weekday = np.ptp(wall.day_of_week) == 0 and any(np.ptp(week) == 0 for week in same_week)
-    if same_weekday or np.all(on_day == np.minimum(on_day.max(), length)):
+    # Two stamps four weeks apart often are, say, the first Friday of their months.
+    if (same_weekday and len(wall) > 2) or np.all(on_day == np.minimum(on_day.max(), length)):
         return pd.DateOffset(months=count)
     return _irregular_months(wall, month)
 
@@ -237,7 +238,7 @@ def _named(offset, start):
 
 
 def _irregular_months(wall, month):
-    """One stamp a month, quarter or year, on no special day, and most of them there."""
+    """Step of stamps that have each a month, quarter or year of their own, most of them there."""
     steps = np.diff(wall.asi8)
     if np.gcd.reduce(steps) > np.median(steps) / 2:
         return None  # a fixed number of days, such as 28
@@ -272,11 +273,11 @@ def _business_days(day):
 
 
 def _is_no_chance(day, often, kept):
-    """Whether a series with so many missing rows would hardly leave these weekdays empty."""
+    """Whether rows that are missing at random would hardly ever leave these weekdays empty."""
     start, stop = day[0].astype("M8[D]"), (day[-1] + 1).astype("M8[D]")
     is_open = int(np.busday_count(start, stop, weekmask=kept))
     closed = int((stop - start).astype(int)) - is_open
     stray = often[~kept].sum()
-    # One row more than there are, for a short series without a missing row has still proved little.
+    # One more row counts as missing, because a short and complete series is weak evidence.
     missing = 1 - often[kept].sum() / (is_open + 1)
     return stray <= _STRAY * len(day) and missing <= 0.5 and missing**closed < _CHANCE

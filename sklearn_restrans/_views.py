@@ -143,7 +143,7 @@ class SequenceView:
     def __array__(self, dtype=None, copy=None):
         """The windows as a 3-D array; rows before the start of the series are NaN."""
         if copy is False:
-            raise ValueError("a SequenceView holds no 3-D array: it cannot be had without a copy.")
+            raise ValueError("a SequenceView makes its 3-D array when asked, which needs a copy.")
         rows = self.ends[:, None] - np.arange(self.window - 1, -1, -1) * self.dilation
         first = 0 if self.first is None else self.first[self.ends][:, None]
         missing = rows < first

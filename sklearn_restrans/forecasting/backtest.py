@@ -15,10 +15,11 @@ from .supervised import check_horizons
 
 
 def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
-    """Rolling-origin evaluation: fit on the past, forecast the fold that follows, again and again.
+    """Rolling-origin evaluation: for every fold, fit on the past and forecast what follows.
 
-    An estimator with a ``window`` (and ``dilation``), alone or nested, predicts a test fold from
-    its true history: the rows of X before the fold are passed too and their forecasts dropped.
+    An estimator with a ``window`` (and ``dilation``) predicts a test fold from its true history:
+    the rows of X before the fold are passed too, and their forecasts are dropped. The window is
+    that of the fitted estimator, wherever pipelines, searches and other wrappers keep it.
 
     Parameters
     ----------
@@ -27,15 +28,16 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
     X, y : array-likes of n_samples rows in time order
         From `make_supervised`, or alike; X may be anything that slices along its rows.
     cv : splitter or iterable of (train, test) rows
-        Unbroken runs of rows, test after train: ``TimeSeriesSplit(5, gap=horizon - 1)``.
+        Runs of consecutive rows, the test rows after the training rows, as those of
+        ``TimeSeriesSplit(5, gap=horizon - 1)``.
     horizon : int, or list or range of int, default=None
         Steps ahead of each column of `y`; None takes what `make_supervised` noted in ``y.attrs``.
-        Where known, folds whose training targets lie after the first test row are refused.
+        If it is known, folds whose training targets lie after the first test row are refused.
     baseline : regressor, default=None
-        Reference of the skill; None is persistence if ``y.attrs`` names the target columns and
-        X has them, otherwise the skill is NaN.
+        Reference of the skill. None takes persistence if ``y.attrs`` names the target columns and X
+        has them; otherwise the skill is NaN.
     period : int, default=1
-        Of the MASE's naive forecast, see `mean_absolute_scaled_error`.
+        Period of the naive forecast in the MASE, see `mean_absolute_scaled_error`.
 
     Returns
     -------
@@ -46,9 +48,11 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
 
     Raises
     ------
+    TypeError
+        If the estimator or the baseline is not a regressor.
     ValueError
-        If y is no table of numbers, or a fold is shuffled, broken, no pair of row numbers, not
-        after its training rows or closer than the horizon.
+        If y does not hold finite numbers, or a fold is not a pair of row numbers, is shuffled or
+        has holes, does not lie after its training rows, or is closer to them than the horizon.
 
     References
     ----------
@@ -135,19 +139,19 @@ def _persistence(X, targets):
 
 def _labels(X, y, n_rows):
     """Labels of the rows: the index of X, or of y, or row numbers."""
-    # the index of a list is a method
+    # The attribute `index` of a list is a method.
     found = [part.index for part in (X, y) if isinstance(getattr(part, "index", None), pd.Index)]
     return (found or [np.arange(n_rows)])[0]
 
 
 def _clock(labels):
-    """Number of the time step of every row: rows of several stations may share one."""
+    """Number of the time step of every row, which the rows of several stations may share."""
     times = read_index(labels, warn=False).times
     if times is None:
         return np.arange(len(labels))
     if not times.is_monotonic_increasing:
         raise ValueError(
-            "the time stamps of X and y go back, as those of several series below each other do: "
+            "the time stamps of X and y go back, as they do where one series follows another: "
             "sort both by time, e.g. order = np.argsort(times, kind='stable') with the time stamps "
             "of y; backtest(estimator, X[order], y.iloc[order], cv). A SequenceView keeps the "
             "history of every row."
@@ -158,9 +162,9 @@ def _clock(labels):
 def _check_fold(fold, train, test, reach, clock):
     fault = None
     if len(train) == 0 or len(test) == 0:
-        fault = "is empty, or its training rows are"
+        fault = "is empty, or it has no training rows"
     elif any(np.any(np.diff(rows) != 1) for rows in (train, test)):
-        fault = "or its training rows are shuffled or have holes"
+        fault = "is shuffled or has holes, or its training rows are"
     elif train[-1] >= test[0]:
         fault = "does not lie after its training rows"
     elif clock[test[0]] - clock[train[-1]] < reach:
@@ -196,7 +200,7 @@ def _history(fitted):
     Steps that follow each other add up; of those that stand side by side the longest counts.
     """
     if isinstance(fitted, NaiveRegressor):
-        return np.inf  # it looks back by the clock, however many rows that is
+        return np.inf  # it looks back by the clock, over an unknown number of rows
     window, dilation = getattr(fitted, "window", 1), getattr(fitted, "dilation", 1)
     known = isinstance(window, Integral) and isinstance(dilation, Integral)
     own = (int(window) - 1) * int(dilation) if known else 0

@@ -15,8 +15,8 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
     """Append the calendar as sine and cosine pairs, sin(2 pi p) and cos(2 pi p).
 
     The phase p is the part of the day (``hour``), of the week (``weekday``, from Monday) or of
-    the year (``day_of_year``, 365 or 366 days) gone by, in the local time of the stamps. It is
-    continuous: midnight, Sunday night and New Year's Eve, leap year or not, are no jumps.
+    the year (``day_of_year``, 365 or 366 days) that has passed, in the local time of the stamps. It
+    is continuous: it does not jump at midnight, on Sunday night or on New Year's Eve.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
     keep : bool, default=True
         Whether the columns of X come first; False returns the calendar alone.
     column : label, default=None
-        Datetime column that holds the stamps and is left out of the output; None: the index of X.
+        Column of time stamps or periods, which is left out of the output; None takes the index.
 
     Attributes
     ----------
@@ -56,12 +56,13 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
-        """Learn the columns; a TypeError or ValueError says when X has no complete time stamps.
+        """Learn the columns and check that X has complete time stamps.
 
         Parameters
         ----------
         X : DataFrame of shape (n_samples, n_features)
-            With a DatetimeIndex, or the datetime column `column`.
+            With a DatetimeIndex, a PeriodIndex, a MultiIndex with a level of either, or the column
+            `column`.
         y : object, default=None
             Ignored.
 
@@ -78,7 +79,9 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
         self._cycles = [c for c in ("hour", "weekday", "day_of_year") if getattr(self, c)]
         names = self.get_feature_names_out()
         if len(set(names)) < len(names):
-            raise ValueError(f"columns of X clash in {list(names)}: rename them.")
+            raise ValueError(
+                f"columns of X clash with those of the calendar in {list(names)}: rename them."
+            )
         return self
 
     def transform(self, X):

@@ -1,4 +1,4 @@
-"""Errors of forecasts in units of the naive one."""
+"""Errors of forecasts in units of the error of the naive forecast."""
 
 import numpy as np
 
@@ -50,14 +50,14 @@ def mean_absolute_scaled_error(y_true, y_pred, y_train, period=1):
             )
     if y_true.shape != y_pred.shape or y_true.shape[1] != y_train.shape[1]:
         raise ValueError(
-            f"y_true {y_true.shape}, y_pred {y_pred.shape} and y_train {y_train.shape} do not fit: "
+            f"y_true has shape {y_true.shape}, y_pred {y_pred.shape} and y_train {y_train.shape}: "
             "pass as many rows in y_true as in y_pred, and the same outputs in all three."
         )
     scale = naive_error(y_train, period)
     if np.any(scale == 0):
         raise ValueError(
-            f"y_train repeats itself after period={period} rows, which leaves no error to scale "
-            "by: pass a longer y_train, or report the plain mean absolute error."
+            f"y_train repeats itself after period={period} rows, so the error to divide by is 0: "
+            "pass a longer y_train, or report the plain mean absolute error."
         )
     return float(np.mean(np.abs(y_true - y_pred).mean(axis=0) / scale))
 

@@ -236,7 +236,7 @@ def _check_frame(frame, times, name):
 
 
 def _is_among(label, labels):
-    """Whether a label is one of these; what cannot be hashed is the name of nothing."""
+    """Whether a label is one of these; a label that cannot be hashed is not."""
     return isinstance(label, Hashable) and label in set(labels)
 
 

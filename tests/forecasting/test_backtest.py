@@ -293,12 +293,12 @@ FOLD = (range(10), range(12, 20))
         ({"cv": 3}, "e.g. TimeSeriesSplit(n_splits, gap=2)"),
         (
             {"cv": KFold(3, shuffle=True, random_state=0)},
-            "fold 0 or its training rows are shuffled",
+            "fold 0 is shuffled or has holes, or its training",
         ),
-        ({"cv": [FOLD, ([0, 1, 3], [7, 8])]}, "fold 1 or its training rows are shuffled or have"),
-        ({"cv": [(range(10), [14, 13])]}, "shuffled or have holes"),
+        ({"cv": [FOLD, ([0, 1, 3], [7, 8])]}, "fold 1 is shuffled or has holes"),
+        ({"cv": [(range(10), [14, 13])]}, "shuffled or has holes"),
         ({"cv": [(range(10), range(5, 12))]}, "does not lie after its training rows"),
-        ({"cv": [(range(0), range(5))]}, "test fold 0 is empty, or its training rows are"),
+        ({"cv": [(range(0), range(5))]}, "test fold 0 is empty, or it has no training rows"),
         (
             {"cv": TimeSeriesSplit(3, gap=1)},
             "before the training targets, 3 steps ahead, are known",
@@ -335,6 +335,31 @@ def test_a_class_of_splitters_and_targets_of_words_get_a_sentence():
         backtest(Ridge(), X, ["a"] * len(X), TimeSeriesSplit(3))
     with pytest.raises(ValueError, match=r"y must have shape .*, got \(39, 1, 1\)"):
         backtest(Ridge(), X, np.ones((39, 1, 1)), TimeSeriesSplit(3))
+
+
+@pytest.mark.parametrize("wrong", [None, "ridge", 3, {}, np.ones(3), object()], ids=repr)
+def test_what_is_not_a_regressor_gets_a_sentence(wrong):
+    X, y = make_supervised(weather(40), "T", 1)
+    with pytest.raises(TypeError, match="estimator must be a regressor with fit, predict"):
+        backtest(wrong, X, y, TimeSeriesSplit(3))
+    if wrong is not None:
+        with pytest.raises(TypeError, match="baseline must be a regressor with fit, predict"):
+            backtest(Ridge(), X, y, TimeSeriesSplit(3), baseline=wrong)
+    with pytest.raises(TypeError, match=r"got the class Ridge: add \(\)"):
+        backtest(Ridge, X, y, TimeSeriesSplit(3))
+
+
+def test_missing_targets_and_forecasts_of_another_shape_get_a_sentence():
+    X, y = make_supervised(weather(40), "T", 1)
+    with pytest.raises(ValueError, match="y has missing or infinite values"):
+        backtest(Ridge(), X, y.where(y.index != y.index[30]), TimeSeriesSplit(3))
+
+    class Twice(LinearRegression):
+        def predict(self, X):
+            return np.column_stack([super().predict(X)] * 2)
+
+    with pytest.raises(ValueError, match=r"Twice has shape \(9, 2\), but y has \(9, 1\)"):
+        backtest(Twice(), X, y, TimeSeriesSplit(3))
 
 
 def test_masks_and_lists_are_rows_too():

@@ -33,7 +33,7 @@ def test_mase_of_the_naive_forecast_on_its_own_training_series_is_one():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (([1, 2], [1, 2, 3], [1, 2, 3]), "do not fit: pass as many rows"),
+        (([1, 2], [1, 2, 3], [1, 2, 3]), "y_pred (3, 1) and y_train (3, 1): pass as many rows"),
         (([1, 2], [1, 2], np.ones((5, 2))), "the same outputs in all three"),
         (([1, 2], [1, 2], [1, 2], 2), "period=2 needs more than 2 training rows, got 2"),
         (([1, 2], [1, 2], [4, 4, 4]), "y_train repeats itself after period=1 rows"),
