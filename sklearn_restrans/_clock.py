@@ -94,6 +94,7 @@ class Clock:
             return np.zeros(len(times), dtype=bool)
         scale = NANOSECONDS[times.unit]
         long = np.r_[False, steps > self.longest // scale]
+        # Only long steps are looked up in the calendar, which costs much more than the difference.
         rows = np.flatnonzero(long & ~new)
         if len(rows) and (self.openings or self.weekly_openings):
             of_day, of_week = _slots(times[rows], self.slot)
@@ -143,6 +144,7 @@ def learn_clock(index, max_gap="auto", labels=None, *, freq=None, name="X"):
     if max_gap is None or longest is not None or stamps.times is None:
         return Clock(longest, ordered=max_gap is not None, named_series=named)
     times, new = stamps.times, _series_starts(stamps, labels)
+    # Steps from one series to the next, and back in time, tell nothing about the clock.
     steps = np.diff(times.asi8)
     forward = (steps > 0) & ~new[1:]
     if not forward.any():
@@ -201,8 +203,9 @@ def _openings(times, long, slot):
         usual = ends[calm].sum() / rows[calm].sum()
         chance = len(rows) * binom.sf(ends - 1, rows, usual)
         often = (ends >= 3) & (ends >= least * rows) & (chance < 1e-3)
+        # If most slots begin a session, the steps are irregular and there are none.
         if 2 * often.sum() > len(often):
-            often[:] = False  # no session is as short as that
+            often[:] = False
         begins |= often[number] & long
         found.append(frozenset(np.unique(slots[often[number]]).tolist()))
     return found, np.flatnonzero(begins)

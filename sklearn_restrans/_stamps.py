@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import infer_dtype, is_integer_dtype
 
+# Texts need their hyphens: '20240101' may as well be the number of a customer.
 _ISO = r"\d{4}-\d\d(-\d\d|$)"
 _LIKE_DATE = re.compile(
     r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}|\d{1,2}:\d\d|\d{4}-?[QWqw]\d"
@@ -83,6 +84,7 @@ def _read_times(index):
 
 
 def _parse(index, kind):
+    # In universal time, because texts of one zone have two offsets where its clock changes.
     options = {"format": "ISO8601"} if kind == "string" else {}
     try:
         times = pd.to_datetime(pd.Index(index, dtype=object), utc=True, **options)
@@ -110,9 +112,7 @@ def _warn_unread(index, name):
 
 def _read_levels(index, name, warn):
     levels = [_read_times(level) for level in index.levels]
-    timed = [
-        k for k, stamps in enumerate(levels) if stamps is not None and stamps.times is not None
-    ]
+    timed = [k for k, found in enumerate(levels) if found is not None and found.times is not None]
     numbered = is_integer_dtype(index.levels[-1].dtype)
     if not timed and not numbered:
         if warn:
@@ -123,6 +123,7 @@ def _read_levels(index, name, warn):
                 stacklevel=2,
             )
         return Stamps()
+    # Of two levels of time, as of forecasts issued one after the other, the first names the series.
     level = timed[-1] if timed else index.nlevels - 1
     if (np.asarray(index.codes) < 0).any():
         raise ValueError(
@@ -131,12 +132,8 @@ def _read_levels(index, name, warn):
     series = index.droplevel(level).factorize()[0]
     times = levels[level].times.take(index.codes[level]) if timed else None
     # The stamps of all series together may be regular where those of each are not.
-    step = (
-        levels[level].step
-        if timed and not isinstance(index.levels[level], pd.DatetimeIndex)
-        else None
-    )
-    return Stamps(times, series, step)
+    regular = isinstance(index.levels[level], pd.DatetimeIndex)
+    return Stamps(times, series, levels[level].step if timed and not regular else None)
 
 
 def together(stamps, index, name="X"):

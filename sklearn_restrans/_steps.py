@@ -196,10 +196,12 @@ def _spread_of_day(rest):
 
 def _months(wall, exact):
     """Step of stamps that have each a month of their own; ``exact``: all at one time of day."""
+    # Months are counted from the year 0, so that steps across a new year are numbers too.
     month = np.asarray(wall.year, dtype=np.int64) * 12 + np.asarray(wall.month) - 1
     steps = np.diff(month)
     if steps.min() < 1:
         return None
+    # The largest step of which all others are multiples: 3 for quarters of which one is missing.
     count = int(np.gcd.reduce(steps))
     first, last = _business_ends(month)
     day = wall.normalize().to_numpy().astype("M8[D]")

@@ -96,6 +96,7 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
         train, test = slice(train[0], train[-1] + 1), slice(test[0], test[-1] + 1)
         error = _forecast(estimator, X, y, train, test) - truth[test]
         mae, scale = np.abs(error).mean(axis=0), naive_error(truth[train], period)
+        # A reference of 0 makes the skill NaN, which is right without a baseline.
         reference = np.zeros_like(mae)
         if baseline is not None:
             reference = np.abs(_forecast(baseline, X, y, train, test) - truth[test]).mean(axis=0)
@@ -178,6 +179,7 @@ def _check_fold(fold, train, test, reach, clock):
 
 def _forecast(estimator, X, y, train, test):
     fitted = clone(estimator).fit(_rows(X, train), _rows(y, train))
+    # Forecasts of the history are dropped: only the rows are needed, as the past of the fold.
     history = int(min(_history(fitted), test.start))
     forecast = fitted.predict(_rows(X, slice(test.start - history, test.stop)))
     name = f"the forecast of {type(estimator).__name__}"
@@ -224,6 +226,7 @@ def _estimators_in(value):
         return [] if isinstance(value, type) else [value]
     if isinstance(value, np.ndarray):
         value = value.ravel().tolist() if value.dtype == object else []
+    # Dictionaries only repeat what lists hold, under names, or list candidates of a search.
     if not isinstance(value, list | tuple):
         return []
     return [estimator for item in value for estimator in _estimators_in(item)]

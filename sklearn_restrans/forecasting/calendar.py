@@ -106,6 +106,7 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
             "weekday": (times.day_of_week + day) / 7,
             "day_of_year": (times.day_of_year - 1 + day) / (365 + times.is_leap_year),
         }
+        # A pair of waves has no jump where a cycle ends, which the phase itself would have.
         waves = [wave(2 * np.pi * phases[c]) for c in self._cycles for wave in (np.sin, np.cos)]
         names, n_kept = self.get_feature_names_out(), len(self._kept)
         X_out = X[self._kept].set_axis(names[:n_kept], axis=1)

@@ -38,6 +38,7 @@ def _time_of(X):
 
 def _names_of(X):
     """Names of the columns of a table or a view, none where it has no names."""
+    # Frames of other libraries have columns too; of a method or a number nothing can be read.
     names = getattr(X, "columns", None)
     return [] if names is None or not np.iterable(names) else list(names)
 
@@ -123,6 +124,7 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
             )
         names = _names_of(X)
         _check_columns(X)
+        # The windows of a view are counted in rows of its series, so it needs no step.
         self._learn_step(None if isinstance(X, SequenceView) else X, made_with.get("freq"))
         if isinstance(X, SequenceView):
             check_consistent_length(X, y)
@@ -139,6 +141,7 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
         self.lags_ = self._lags(made_with.get("horizon"))
         self._y_mean = y.mean(axis=0)
         n_outputs, n_targets = np.size(self._y_mean), len(self.columns_)
+        # One horizon stands for all columns of y, as the docstring of `horizon` says.
         if len(self.lags_) == 1:
             self.lags_ = self.lags_ * max(1, n_outputs // n_targets)
         if n_outputs != n_targets * len(self.lags_):
@@ -182,6 +185,7 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
             known = np.maximum.accumulate(np.where(np.isnan(values), 0, every))
             filled = np.where(known >= first, values[known], np.nan)
             outputs += [filled[np.where(row >= start, row, rows)] for row in sources]
+        # What has no value in its own past at all is forecast by the mean of training.
         y = outputs[0] if np.ndim(self._y_mean) == 0 else np.column_stack(outputs)
         return np.where(np.isnan(y), self._y_mean, y)
 
@@ -237,6 +241,7 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
                 "row."
             )
         step, tolerance = self._step
+        # Stamps are only sorted within a series, and `rows_at` relies on that.
         found = np.full(len(times), -1)
         for start, stop in pairwise([*np.unique(first), len(times)]):
             row = rows_at(times[start:stop], step, -lag, tolerance)

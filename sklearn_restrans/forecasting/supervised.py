@@ -125,7 +125,7 @@ def make_supervised(
         raise ValueError("target is empty: name the column(s) to forecast.")
     horizons = check_horizons(horizon)
     _check_lengths(stretches, max(horizons), window, dilation)
-    as_gap(max_gap)
+    as_gap(max_gap)  # A wrong max_gap is refused even if there is no window to use it.
     later, step = _rows_ahead(times, stretches, horizons, freq, declared)
     # future[t, (target, horizon)] = target in the row nearest to t + horizon * step
     future = np.hstack([_ahead(frame, label, later) for label in targets])
@@ -175,6 +175,7 @@ def _read_rows(frame, group):
         series, names = stamps.series, None
     else:
         frame, series, names = _without_group(frame, group, stamps)
+    # Labels stand together by now, so every change of the label starts a series.
     starts = np.flatnonzero(np.r_[True, np.diff(series) != 0])
     rows = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(frame)], strict=True)]
     for part in rows:
@@ -343,6 +344,7 @@ def _with_known(frame, known, horizons, later):
     if clash or len(set(names)) < len(names):
         raise ValueError(f"known={known} makes columns that exist: rename {clash or known}.")
     columns = pd.MultiIndex.from_tuples(names) if isinstance(names[0], tuple) else names
+    # All at once: pandas warns of frames that grow column by column.
     further = pd.DataFrame(np.hstack(parts), index=frame.index, columns=columns)
     wider = pd.concat([frame, further], axis=1)
     wider.columns.names = frame.columns.names
@@ -352,12 +354,15 @@ def _with_known(frame, known, horizons, later):
 
 def _view(frame, kept, window, dilation, times, stretches, max_gap, step):
     """Windows that end in the kept rows, and stay within a series and its gaps."""
+    # Every series has a clock of its own: one may be hourly and another daily.
     clocks = [learn_clock(times[rows], max_gap, freq=step, name="frame") for rows in stretches]
     series, segments = np.zeros((2, len(frame)), dtype=int)
     for number, (rows, clock) in enumerate(zip(stretches, clocks, strict=True)):
         part = clock.segments(times[rows], name="frame")
         series[rows] = number
-        segments[rows] = segments[: rows.start].max(initial=-1) + 1 + (0 if part is None else part)
+        # Numbers of segments start at 0 in every clock; one more than the last keeps them apart.
+        before = segments[rows.start - 1] + 1 if rows.start else 0
+        segments[rows] = before + (0 if part is None else part)
     share = lost_share(segments, series, len(frame), window, dilation)
     warn_of_lost_history(
         share,
@@ -366,7 +371,7 @@ def _view(frame, kept, window, dilation, times, stretches, max_gap, step):
         "or max_gap=None for windows that run across them",
         stacklevel=3,
     )
-    # Categories of missing values, such as boolean with NA, have no float of their own.
+    # Extension types hold their missing values as NA, which must become NaN.
     values = pd.DataFrame(
         {k: frame.iloc[:, k].to_numpy(dtype=float, na_value=np.nan) for k in range(frame.shape[1])},
         index=frame.index,
