@@ -42,6 +42,27 @@ def test_fixed_steps_with_rows_missing_at_random_are_no_calendar(freq, share, se
     assert calendar_of(index) is None
 
 
+def test_short_daily_series_with_missing_rows_are_hardly_ever_taken_for_a_calendar():
+    taken = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        n_rows, share = rng.choice([8, 15, 30, 100]), rng.choice([0.05, 0.2, 0.5])
+        start = pd.Timestamp("2001-01-01") + pd.Timedelta(int(rng.integers(0, 1000)), unit="D")
+        index = pd.date_range(start, periods=n_rows, freq="D")
+        taken += calendar_of(pd.DatetimeIndex(index[rng.random(n_rows) >= share])) is not None
+    assert taken <= 3  # one in a hundred; 0 when this was written
+
+
+def test_the_last_stamps_of_all_time_have_steps_too():
+    index = pd.date_range("1900-01-01", periods=182, freq="2YS")  # 2262 is the last such year
+    row = np.delete(np.arange(182), [17, 40])
+    step, tolerance = step_of(index[row].as_unit("ns"))
+    assert step == pd.offsets.YearBegin(2, month=1)
+    got = rows_at(index[row].as_unit("ns"), step, 1, tolerance)
+    expected = [np.searchsorted(row, k + 1) if k + 1 in row else -1 for k in row]
+    assert got.tolist() == expected
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_irregular_stamps_are_no_calendar(seed):
     rng = np.random.default_rng(seed)

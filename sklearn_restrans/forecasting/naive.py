@@ -108,8 +108,7 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features) or SequenceView
             Rows in time order; NaN is allowed. The step of its time stamps is the one that
-            `make_supervised` took, or else their frequency, the calendar they lie on, or the median
-            distance between rows.
+            `make_supervised` took, or else is found as `make_supervised` finds it.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             In the column order of `make_supervised`.
 

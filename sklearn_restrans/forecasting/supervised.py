@@ -51,7 +51,8 @@ def make_supervised(
     freq : str, Timedelta or DateOffset, default=None
         The step of the index. None takes the regular frequency of each series. If rows are missing
         it takes the calendar that the stamps lie on (months, quarters, years, half months, business
-        days), and if there is none, the median distance between rows.
+        days), or else the most frequent distance between rows if all are multiples of it, or else
+        the median distance.
     window : int, default=None
         Lookback window: X becomes a SequenceView of the last ``window`` rows up to each row.
     dilation : int, default=1

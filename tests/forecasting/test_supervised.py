@@ -160,7 +160,7 @@ def test_business_days_are_seen_in_spite_of_a_holiday():
 
 CALENDARS = [
     *["MS", "ME", "BMS", "BME", "SMS", "SME", "QS", "QE-NOV", "BQE", "YS-JUL", "YE", "BYE", "2MS"],
-    *["6ME", "2YS", "W-WED", "B", "WOM-3FRI", "LWOM-TUE"],
+    *["6ME", "2YS", "W-WED", "2W", "B", "2B", "WOM-3FRI", "LWOM-TUE"],
     pd.offsets.CustomBusinessDay(weekmask="Sun Mon Tue Wed Thu"),
     pd.DateOffset(months=1),
     pd.DateOffset(months=3),
@@ -207,6 +207,23 @@ def test_a_fixed_number_of_days_is_no_month(days):
     row = np.delete(np.arange(60), [7, 31])
     _, y = make_supervised(pd.DataFrame({"v": row.astype(float)}, index=index[row]), "v", 36)
     assert y.tolist() == row[np.isin(row - 36, row)].tolist()
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("freq", ["MS", "QE", "B", "W", "D", "h", "15min"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_step_is_known_although_half_of_the_rows_are_missing(freq, zone, seed):
+    """The median distance between rows is then one step or two, as chance will have it."""
+    index = pd.date_range("2001-01-01", periods=150, freq=freq, tz=zone)
+    row = np.flatnonzero(np.random.default_rng(seed).random(150) < 0.45)
+    frame = pd.DataFrame({"v": row.astype(float)}, index=index[row])
+    X, y = make_supervised(frame, "v", 12)
+    expected = row[np.isin(row + 12, row)]
+    np.testing.assert_array_equal(X["v"], expected)
+    np.testing.assert_array_equal(y, expected + 12)
+    naive = SeasonalNaiveRegressor("v", period=13).fit(frame, frame["v"].to_numpy())
+    back = np.where(np.isin(row - 12, row), row - 12, row)
+    np.testing.assert_array_equal(naive.predict(frame), back)
 
 
 def test_a_month_of_a_zone_is_one_in_universal_time():
