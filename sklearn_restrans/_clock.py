@@ -64,7 +64,7 @@ class Clock:
         index : Index or None
             Of the rows as they were passed.
         labels : array-like of shape (n,), default=None
-            Names of the series of the rows; a new one starts a segment.
+            Names of the series of the rows; a new name starts a segment.
         name : str, default="X"
             Name of the rows in messages.
 
@@ -86,9 +86,10 @@ class Clock:
             row = int(np.flatnonzero(back)[0])
             raise ValueError(
                 f"the time stamps of {name} go back, or repeat, at row {row} ({times[row]}): sort "
-                f"the rows by time and keep one of each ({name}.sort_index()), and name the series "
-                "of every row where there are several. An hour that the end of summer time repeats "
-                "needs stamps with a time zone; rows without an index are taken as consecutive."
+                f"the rows by time and keep one of each ({name}.sort_index()), or name the series "
+                "of every row (segments=..., or a MultiIndex of series and time). The hour that is "
+                "repeated when summer time ends needs stamps with a time zone. Rows without an "
+                "index are taken as consecutive."
             )
         if self.longest is None:
             return np.zeros(len(times), dtype=bool)
@@ -195,7 +196,8 @@ def _openings(times, long, slot):
     random are spread over all slots.
     """
     found, begins = [], np.zeros(len(times), dtype=bool)
-    # Of the few slots of a day those where sessions begin may be many, so they do not count.
+    # A day may have few slots, and the one where sessions begin then counts too much: what is usual
+    # is taken from the three quarters of the slots where long steps end most rarely.
     for slots, least, part in zip(_slots(times, slot), (0.25, 0.5), (0.75, 1), strict=True):
         _, number, rows = np.unique(slots, return_inverse=True, return_counts=True)
         ends = np.bincount(number, weights=long)
@@ -222,8 +224,8 @@ def lost_history(clock, index, window, *, dilation=1, labels=None, name="X"):
 def lost_share(segments, series, n, window, dilation=1):
     """Share of the history of windows over n rows that segments cut away, between 0 and 1.
 
-    Of the ``window - 1`` rows before each row those count that its ``series`` has; the share of
-    them that lies in another one of the ``segments`` is lost. None is one series, or segment.
+    Of the ``window - 1`` rows before each row, those that belong to its own series count. Lost are
+    those of them that belong to another segment. None stands for a single series or segment.
     """
     had, left = (
         np.minimum(_position(part, n) // dilation, window - 1).sum() for part in (series, segments)

@@ -143,7 +143,9 @@ class SequenceView:
     def __array__(self, dtype=None, copy=None):
         """The windows as a 3-D array; rows before the start of the series are NaN."""
         if copy is False:
-            raise ValueError("a SequenceView makes its 3-D array when asked, which needs a copy.")
+            raise ValueError(
+                "a SequenceView makes its 3-D array when asked and cannot give one without a copy."
+            )
         rows = self.ends[:, None] - np.arange(self.window - 1, -1, -1) * self.dilation
         first = 0 if self.first is None else self.first[self.ends][:, None]
         missing = rows < first
