@@ -13,7 +13,6 @@ from sklearn_restrans import (
     SeedEnsembleRegressor,
     SequenceView,
 )
-from sklearn_restrans._data.clock import gaps, longest_step
 from sklearn_restrans.forecasting import (
     PersistenceRegressor,
     SeasonalNaiveRegressor,
@@ -147,20 +146,6 @@ def test_windows_of_make_supervised_do_not_cross_a_gap():
     assert np.isnan(np.asarray(X[[at]])[0, :3]).all() and X.partial[at]
     crossing, _ = make_supervised(frame, "x", 1, window=WINDOW, max_gap=None)
     assert np.isfinite(np.asarray(crossing[[at]])).all() and len(crossing) == len(X) == len(y)
-
-
-def test_gaps_are_steps_back_none_and_long_ones():
-    clock = ["00:00", "01:00", "02:25", "02:25", "03:25", "05:00", "04:00", "05:00"]
-    index = pd.to_datetime([f"2024-01-01 {time}" for time in clock])
-    expected = [False, False, False, True, False, True, True, False]
-    assert gaps(index, longest_step(index, "auto")).tolist() == expected
-    two_hours = gaps(index, longest_step(index, "2h"))
-    assert two_hours.tolist() == [*expected[:5], False, *expected[6:]]
-    assert longest_step(index, None) is None and gaps(index, None) is False
-    assert gaps(pd.RangeIndex(8), pd.Timedelta("1h")) is False
-    daily = pd.date_range("2024-01-01", periods=10, freq="B")
-    assert gaps(daily, longest_step(daily, "auto")).sum() == 1
-    assert not gaps(daily, longest_step(daily, "3D")).any()
 
 
 def test_the_clock_of_fit_holds_for_every_later_call():

@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from .._compat import _num_samples
 from .arrays import n_axes, refuse_masked, refuse_unequal_lengths
-from .clock import gaps, longest_step
+from .clock import Clock, learn_clock, lost_history, warn_of_lost_history
 from .tokens import as_ids, padded_length, pretrained_vectors, takes_ids
 from .windows import SequenceView
 
@@ -29,6 +29,10 @@ _KINDS = {
     "sequence": "3-D array or SequenceView of sequences",
 }
 _FLOATS = [np.float64, np.float32]
+_REMEDY = (
+    "windows begin anew after each; fill in the missing rows, pass X.to_numpy() to take the rows "
+    "as consecutive, or make the windows with make_supervised(..., window=..., max_gap=...)"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +54,8 @@ class InputSpec:
         Rows of a window cut out of 2-D rows.
     spacing : int or None
         Dilation of the SequenceView it was learnt on.
-    longest_step : Timedelta or None
-        A longer step of the time stamps starts a new segment.
-    labelled : bool
-        Whether the segments of the rows were given.
+    clock : Clock or None
+        Which steps of the time stamps are gaps, of windows.
     known_ids : bool ndarray or None
         Which token ids have a vector that training has met.
     pretrained : bool
@@ -67,8 +69,7 @@ class InputSpec:
     n_tokens: int | None = None
     window: int | None = None
     spacing: int | None = None
-    longest_step: pd.Timedelta | None = None
-    labelled: bool = False
+    clock: Clock | None = None
     known_ids: np.ndarray | None = None
     pretrained: bool = False
 
@@ -104,14 +105,7 @@ class InputSpec:
             self._check_sequences(X)
             return X
         if kind == "window":
-            if self.labelled and segments is None:
-                warnings.warn(
-                    "fit was told the segments of its rows, and this call is not: windows reach "
-                    "across them. Pass segments=... here too, or use a SequenceView.",
-                    UserWarning,
-                    stacklevel=4,
-                )
-            segments = _segment_numbers(X, segments, self.longest_step)
+            segments = _segment_numbers(X, segments, self.clock)
         rows, _, _ = _read_rows(X, self.owner, self)
         return _cut(rows, self.window, segments) if kind == "window" else rows
 
@@ -232,10 +226,14 @@ def learn_inputs(estimator, X, segments=None):
     if kind == "sequence":
         X = _read_sequences(X, owner)
         return _learn_sequences(X, owner, window), X
-    clock, labelled = None, segments is not None
+    clock = None
     if kind == "window":
-        clock = longest_step(getattr(X, "index", None), "auto")
-        segments = _segment_numbers(X, segments, clock)
+        index = getattr(X, "index", None)
+        labels = _checked_labels(segments, _num_samples(X))
+        clock = learn_clock(index, "auto", labels)
+        segments = clock.segments(index, labels)
+        share = lost_history(clock, index, window, labels=labels)
+        warn_of_lost_history(share, window, _REMEDY, stacklevel=4)
     X, n_features, names = _read_rows(X, owner)
     spec = InputSpec(owner, kind, n_features, names)
     if kind == "table":
@@ -245,7 +243,7 @@ def learn_inputs(estimator, X, segments=None):
             f"window={window} is longer than the {len(X)} rows of X; use a window of at most "
             f"{len(X)}, or pass more rows."
         )
-    spec = replace(spec, window=window, n_tokens=window, longest_step=clock, labelled=labelled)
+    spec = replace(spec, window=window, n_tokens=window, clock=clock)
     return spec, _cut(X, window, segments)
 
 
@@ -393,32 +391,31 @@ def _refuse_masked_numbers(X):
 # ---- segments -------------------------------------------------------------------------------
 
 
-def _segment_numbers(rows, labels, longest):
-    """Number of the segment of each row: a new label, or a gap in the time stamps, starts one.
+def _segment_numbers(rows, labels, clock):
+    """Number of the segment of each row as the clock of fit has them, None if there is one.
 
-    None where neither tells. ``rows`` are as the user passed them, with their index, which must go
-    forward within a label; ``longest`` is the longest step that fit knew.
+    ``rows`` are as the user passed them, with their index.
     """
-    n = _num_samples(rows)
-    new = np.zeros(n, dtype=bool)
-    if labels is not None:
-        labels = np.asarray(labels)
-        if labels.shape != (n,):
-            raise ValueError(
-                f"segments must hold one label per row of X, shape ({n},), got {labels.shape}."
-            )
-        if pd.isna(labels).any():
-            raise ValueError("segments holds missing labels; give every row one.")
-        new[1:] |= labels[1:] != labels[:-1]
+    labels = _checked_labels(labels, _num_samples(rows))
     index = getattr(rows, "index", None)
-    if isinstance(index, pd.DatetimeIndex):
-        back = np.r_[False, np.diff(index.asi8) <= 0] & ~new
-        if back.any():
-            row = int(np.flatnonzero(back)[0])
-            raise ValueError(
-                f"the time stamps of X go back, or repeat, at row {row} ({index[row]}): sort the "
-                "rows by time and keep one of each (X.sort_index()), name the series of every row "
-                "with segments=..., or pass X.to_numpy() to ignore the index."
-            )
-        new |= gaps(index, longest)
-    return np.cumsum(new) if new.any() else None
+    if clock.named_series and labels is None and not isinstance(index, pd.MultiIndex):
+        warnings.warn(
+            "fit was told the segments of its rows, and this call is not: windows reach across "
+            "them. Pass segments=... here too, or use a SequenceView.",
+            UserWarning,
+            stacklevel=5,
+        )
+    return clock.segments(index, labels)
+
+
+def _checked_labels(labels, n):
+    if labels is None:
+        return None
+    labels = np.asarray(labels)
+    if labels.shape != (n,):
+        raise ValueError(
+            f"segments must hold one label per row of X, shape ({n},), got {labels.shape}."
+        )
+    if pd.isna(labels).any():
+        raise ValueError("segments holds missing labels; give every row one.")
+    return labels

@@ -1,10 +1,13 @@
-"""Windows of a series, and the stretches of it that they stay within."""
+"""Windows of a series, made only when they are looked at."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from .._validation import check_integer
+
+# Row numbers are 64-bit integers, and some are subtracted from others.
+_FARTHEST = 2**62
 
 
 class SequenceView:
@@ -75,6 +78,11 @@ class SequenceView:
             )
         self.window = check_integer("window", window)
         self.dilation = check_integer("dilation", dilation)
+        if (self.window - 1) * self.dilation > _FARTHEST:
+            raise ValueError(
+                f"window={window} with dilation={dilation} reaches back further than rows can be "
+                "counted; pass smaller ones."
+            )
         ends = np.asarray(ends)
         if ends.ndim != 1 or (ends.size and not np.issubdtype(ends.dtype, np.integer)):
             raise ValueError(
@@ -131,7 +139,9 @@ class SequenceView:
     def __array__(self, dtype=None, copy=None):
         """The windows as a 3-D array; rows before the start of the series are NaN."""
         if copy is False:
-            raise ValueError("a SequenceView holds no 3-D array: it cannot be had without a copy.")
+            raise ValueError(
+                "a SequenceView makes its 3-D array when asked and cannot give one without a copy."
+            )
         rows = self.ends[:, None] - np.arange(self.window - 1, -1, -1) * self.dilation
         first = 0 if self.first is None else self.first[self.ends][:, None]
         missing = rows < first

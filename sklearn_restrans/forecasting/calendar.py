@@ -1,20 +1,22 @@
 """Calendar features of time-stamped rows."""
 
+from collections.abc import Hashable
+
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_datetime64_any_dtype
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._compat import _fit_context
+from .._compat import _fit_context
 
 
 class CalendarFeatures(TransformerMixin, BaseEstimator):
     """Append the calendar as sine and cosine pairs, sin(2 pi p) and cos(2 pi p).
 
     The phase p is the part of the day (``hour``), of the week (``weekday``, from Monday) or of
-    the year (``day_of_year``, 365 or 366 days) gone by, in the local time of the stamps. It is
-    continuous: midnight, Sunday night and New Year's Eve, leap year or not, are no jumps.
+    the year (``day_of_year``, 365 or 366 days) that has passed, in the local time of the stamps. It
+    is continuous: it does not jump at midnight, on Sunday night or on New Year's Eve.
 
     Parameters
     ----------
@@ -23,7 +25,7 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
     keep : bool, default=True
         Whether the columns of X come first; False returns the calendar alone.
     column : label, default=None
-        Datetime column that holds the stamps and is left out of the output; None: the index of X.
+        Column of time stamps or periods, which is left out of the output; None takes the index.
 
     Attributes
     ----------
@@ -54,12 +56,13 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
-        """Learn the columns; a TypeError or ValueError says when X has no complete time stamps.
+        """Learn the columns and check that X has complete time stamps.
 
         Parameters
         ----------
         X : DataFrame of shape (n_samples, n_features)
-            With a DatetimeIndex, or the datetime column `column`.
+            With a DatetimeIndex, a PeriodIndex, a MultiIndex with a level of either, or the column
+            `column`.
         y : object, default=None
             Ignored.
 
@@ -68,12 +71,17 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
         self : object
         """
         _time_stamps(X, self.column)
+        twice = list(X.columns[X.columns.duplicated()])
+        if twice:
+            raise ValueError(f"X has columns of one name: rename {twice}.")
         validate_data(self, X, skip_check_array=True)
         self._kept = [name for name in X.columns if self.keep and name != self.column]
         self._cycles = [c for c in ("hour", "weekday", "day_of_year") if getattr(self, c)]
         names = self.get_feature_names_out()
         if len(set(names)) < len(names):
-            raise ValueError(f"columns of X clash in {list(names)}: rename them.")
+            raise ValueError(
+                f"columns of X clash with those of the calendar in {list(names)}: rename them."
+            )
         return self
 
     def transform(self, X):
@@ -98,6 +106,7 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
             "weekday": (times.day_of_week + day) / 7,
             "day_of_year": (times.day_of_year - 1 + day) / (365 + times.is_leap_year),
         }
+        # A pair of waves has no jump where a cycle ends, which the phase itself would have.
         waves = [wave(2 * np.pi * phases[c]) for c in self._cycles for wave in (np.sin, np.cos)]
         names, n_kept = self.get_feature_names_out(), len(self._kept)
         X_out = X[self._kept].set_axis(names[:n_kept], axis=1)
@@ -124,8 +133,11 @@ class CalendarFeatures(TransformerMixin, BaseEstimator):
 def _time_stamps(X, column):
     stamps = None
     if isinstance(X, pd.DataFrame):
-        stamps = X.index if column is None else X.get(column)
-    if not is_datetime64_any_dtype(stamps):
+        known = isinstance(column, Hashable) and column in set(X.columns)
+        stamps = _time_level(X.index) if column is None else X[column] if known else None
+    if isinstance(getattr(stamps, "dtype", None), pd.PeriodDtype):
+        stamps = pd.PeriodIndex(stamps).to_timestamp()
+    if isinstance(stamps, pd.DataFrame) or not is_datetime64_any_dtype(stamps):
         raise TypeError(
             f"CalendarFeatures(column={column!r}) finds no time stamps in X ({type(X).__name__}): "
             "pass a DataFrame with a DatetimeIndex or a datetime column (pd.to_datetime), as the "
@@ -134,3 +146,11 @@ def _time_stamps(X, column):
     if stamps.isna().any():
         raise ValueError("X has missing time stamps (NaT): drop these rows or fill them.")
     return pd.DatetimeIndex(stamps)
+
+
+def _time_level(index):
+    """The level of a MultiIndex that holds time stamps or periods; any other index as it is."""
+    if not isinstance(index, pd.MultiIndex):
+        return index
+    timed = [isinstance(level, pd.DatetimeIndex | pd.PeriodIndex) for level in index.levels]
+    return index.get_level_values(timed.index(True)) if any(timed) else None

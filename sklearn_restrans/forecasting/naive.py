@@ -1,128 +1,114 @@
-"""Naive forecasts as regressors: the yardsticks of every other one."""
+"""Naive forecasts as regressors, against which every other forecast is measured."""
 
+from collections.abc import Hashable
 from itertools import pairwise
 from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_integer_dtype, is_list_like
+from pandas.api.types import is_integer_dtype, is_numeric_dtype, is_object_dtype
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._data.windows import SequenceView
+from .._data.stamps import Stamps, read_index
+from .._data.steps import rows_at, step_of
+from .._data.windows import SequenceView
+from .._validation import check_integer
+from .supervised import as_labels, check_horizons
 
 
-def _as_list(labels):
-    return list(labels) if is_list_like(labels) else [labels]
-
-
-def _horizons(horizon):
-    steps = _as_list(horizon)
-    valid = [isinstance(h, Integral) and not isinstance(h, bool) and h >= 1 for h in steps]
-    if not steps or not all(valid) or len(set(steps)) < len(steps):
-        raise ValueError(
-            f"horizon={horizon!r} must be an integer >= 1, or a list or range of different ones "
-            "(in steps of the index, e.g. 24 for a day of hourly rows)."
-        )
-    return [int(h) for h in steps]
-
-
-def _finest(index):
-    """Stamps in nanoseconds, where they can be: half a step may be finer than their own unit."""
-    if not isinstance(index, pd.DatetimeIndex):
-        return pd.Index(index.to_numpy(np.int64))
-    try:
-        return index.as_unit("ns")
-    except pd.errors.OutOfBoundsDatetime:  # before 1678 or after 2262
-        return index
-
-
-def _step_of(index, freq=None):
-    """Step of sorted stamps or row numbers, and half of it: how far off a row may be.
-
-    None takes the regular frequency of the index, or else the median distance between its rows.
-    """
-    regular = getattr(index, "freq", None)
-    index = _finest(index)
-    if not isinstance(index, pd.DatetimeIndex):
-        spacing = _median(np.diff(index))
-        step = spacing if freq is None else freq
-        return step, min(step, spacing) // 2
-    spacing = pd.Timedelta(_median(np.diff(index.asi8)), unit=index.unit)
-    if freq is None:
-        freq = regular or pd.DatetimeIndex(index, freq="infer").freq or spacing
-    try:
-        freq = pd.Timedelta(freq) if isinstance(freq, np.timedelta64) else freq
-        step = pd.tseries.frequencies.to_offset(freq)
-        later = (index + step - index).asi8
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"freq={freq!r} is no pandas frequency: pass one such as '1h', '10min', 'B' or 'MS'."
-        ) from error
-    if later.min() <= 0:
-        raise ValueError(f"freq={freq!r} does not lead forward: pass a step longer than 0.")
-    return step, min(spacing, pd.Timedelta(_median(later), unit=index.unit)) / 2
-
-
-def _median(distances):
-    """The median, as one of the distances themselves."""
-    return int(np.quantile(distances, 0.5, method="lower"))
-
-
-def _note_of(step):
-    """A step as plain text or number, from which `_step_of` makes it again; else as it is."""
-    name = getattr(step, "freqstr", step)
-    try:
-        plain = name is step or pd.tseries.frequencies.to_offset(name) == step
-    except ValueError:
-        plain = False
-    return name if plain else step
-
-
-def _rows_at(index, move, tolerance):
-    """For every row the position of the one nearest to index + move, -1 without one."""
-    index = _finest(index)
-    try:
-        return index.get_indexer(index + move, method="nearest", tolerance=tolerance)
-    except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
-        return np.full(len(index), -1)  # further than any stamp can be
-
-
-def _time_index(X):
-    """The index of a table where it tells time: stamps, or row numbers that only go up."""
+def _time_of(X):
+    """Stamps of a table, or its row numbers where they only go up, and the series of its rows."""
     index = getattr(X, "index", None)
-    if isinstance(index, pd.DatetimeIndex):
-        if index.hasnans:
-            raise ValueError("the index of X has missing time stamps (NaT): drop these rows.")
-        return index
-    if not isinstance(index, pd.Index) or not is_integer_dtype(index.dtype) or index.hasnans:
-        return None
-    return index if index.is_monotonic_increasing and index.is_unique else None
+    if not isinstance(index, pd.Index):
+        return Stamps()
+    if not is_integer_dtype(index.dtype):
+        stamps = read_index(index, warn=False)
+        if stamps.times is None and stamps.series is not None:
+            # Rows of one series that have numbers instead of stamps are consecutive steps.
+            starts = np.r_[True, np.diff(stamps.series) != 0][: len(index)]
+            rows = np.arange(len(index))
+            rows -= np.maximum.accumulate(np.where(starts, rows, 0))
+            return Stamps(pd.Index(rows), stamps.series)
+        return stamps
+    rising = not index.hasnans and index.is_monotonic_increasing and index.is_unique
+    return Stamps(index) if rising else Stamps()
 
 
-def _first_rows(index):
-    """First row of the series each row belongs to; time goes back where another one starts."""
-    rows = np.arange(len(index))
-    if not isinstance(index, pd.DatetimeIndex):
-        return np.zeros_like(rows)
-    steps = np.diff(index.asi8)
-    if np.any(steps == 0):
-        return rows  # rows of several series side by side: none has a history that is its own
-    return np.maximum.accumulate(np.where(np.r_[True, steps < 0], rows, 0))
+def _names_of(X):
+    """Names of the columns of a table or a view, none where it has no names."""
+    # Frames of other libraries have columns too; of a method or a number nothing can be read.
+    names = getattr(X, "columns", None)
+    return [] if names is None or not np.iterable(names) else list(names)
 
 
-class _NaiveRegressor(RegressorMixin, BaseEstimator):
+def _check_columns(X):
+    """Refuse columns of a DataFrame that share a name or hold no numbers, and name them."""
+    if not isinstance(X, pd.DataFrame):
+        return
+    twice = list(X.columns[X.columns.duplicated()])
+    if twice:
+        raise ValueError(f"X has columns of one name: rename {twice}.")
+    sparse = [name for name, kind in X.dtypes.items() if isinstance(kind, pd.SparseDtype)]
+    if sparse:
+        raise ValueError(f"X has sparse columns {sparse}: pass X.sparse.to_dense().")
+    textual = [
+        name for name, column in X.items() if not is_numeric_dtype(column) and not _is_float(column)
+    ]
+    if textual:
+        raise ValueError(f"X has columns that are not numeric: drop or encode {textual}.")
+
+
+def _is_float(column):
+    """Whether a column of objects holds numbers; stamps and periods are none."""
+    if not is_object_dtype(column):
+        return False
+    try:
+        column.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _series_starts(stamps):
+    """Rows (n,) at which another series begins: by its name, or because time goes back."""
+    starts = np.zeros(len(stamps.times), dtype=bool)
+    if stamps.series is not None:
+        starts[1:] = np.diff(stamps.series) != 0
+    if isinstance(stamps.times, pd.DatetimeIndex):
+        starts[1:] |= np.diff(stamps.times.asi8) < 0
+    return starts
+
+
+def _are_mixed(stamps):
+    """Whether rows of several series stand side by side, so that none has its own before it."""
+    starts, series = _series_starts(stamps), stamps.series
+    if series is not None and np.count_nonzero(np.diff(series)) > series.max(initial=0):
+        return True
+    timed = isinstance(stamps.times, pd.DatetimeIndex)
+    return timed and bool(np.any((np.diff(stamps.times.asi8) == 0) & ~starts[1:]))
+
+
+def _first_rows(stamps):
+    """First row of the series each row belongs to; the row itself where series are mixed."""
+    rows = np.arange(len(stamps.times))
+    if _are_mixed(stamps):
+        return rows
+    return np.maximum.accumulate(np.where(_series_starts(stamps), rows, 0))
+
+
+class NaiveRegressor(RegressorMixin, BaseEstimator):
     """Predict the target column(s) of X some rows back; subclasses give the lag per horizon."""
 
     def fit(self, X, y):
-        """Find the target column(s) in X; y gives the number of outputs, nothing is learnt.
+        """Find the target columns in X and the step of its index; y gives the number of outputs.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or SequenceView
-            Rows in time order; NaN is allowed. The step of a DatetimeIndex is the one that
-            `make_supervised` took, or else its frequency or the median distance between rows.
+            Rows in time order; NaN is allowed. The step of its time stamps is the one that
+            `make_supervised` took, or else is found as `make_supervised` finds it.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             In the column order of `make_supervised`.
 
@@ -135,6 +121,9 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
+        names = _names_of(X)
+        _check_columns(X)
+        # The windows of a view are counted in rows of its series, so it needs no step.
         self._learn_step(None if isinstance(X, SequenceView) else X, made_with.get("freq"))
         if isinstance(X, SequenceView):
             check_consistent_length(X, y)
@@ -144,12 +133,14 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
                 self, X, y, ensure_all_finite="allow-nan", multi_output=True, y_numeric=True
             )
         y = check_array(y, ensure_2d=False, estimator=self, input_name="y")
-        self.columns_ = [self._position(label) for label in _as_list(self.target)]
+        labels = as_labels("target", self.target, names)
+        self.columns_ = [self._position(label, names) for label in labels]
         if not self.columns_:
             raise ValueError(f"target={self.target!r} is empty: name the target column(s) of X.")
         self.lags_ = self._lags(made_with.get("horizon"))
         self._y_mean = y.mean(axis=0)
         n_outputs, n_targets = np.size(self._y_mean), len(self.columns_)
+        # One horizon stands for all columns of y, as the docstring of `horizon` says.
         if len(self.lags_) == 1:
             self.lags_ = self.lags_ * max(1, n_outputs // n_targets)
         if n_outputs != n_targets * len(self.lags_):
@@ -165,11 +156,11 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features) or SequenceView
-            Rows in time order; of a view each window is read at its end and in its own past. A
-            table is read by its DatetimeIndex or its rising row numbers, and starts another series
-            where time goes back; without such an index its rows are consecutive steps. The last
-            known value stands in for a missing one, and where there is none before it in the same
-            series, the training mean of `y`.
+            Rows in time order. Each window of a view is read at its end and in its own past. A
+            table is read by its time stamps, or by row numbers that rise; without these its rows
+            are consecutive steps. Another series starts where a MultiIndex names one, and where
+            time goes back. A missing value is replaced by the last one known before it in the same
+            series, and by the training mean of `y` where there is none.
 
         Returns
         -------
@@ -182,6 +173,7 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
             If a table holds several rows of one time stamp and the forecast needs their past.
         """
         check_is_fitted(self)
+        _check_columns(X)
         series, rows, first = self._rows_of(X, reset=False)
         sources = [self._rows_before(X, rows, first, lag) for lag in self.lags_]
         every, start = np.arange(len(series)), first[rows]
@@ -192,16 +184,17 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
             known = np.maximum.accumulate(np.where(np.isnan(values), 0, every))
             filled = np.where(known >= first, values[known], np.nan)
             outputs += [filled[np.where(row >= start, row, rows)] for row in sources]
+        # What has no value in its own past at all is forecast by the mean of training.
         y = outputs[0] if np.ndim(self._y_mean) == 0 else np.column_stack(outputs)
         return np.where(np.isnan(y), self._y_mean, y)
 
     def _rows_of(self, X, reset):
         """The series (N, f) of X, the rows of it that are the samples, and each row's first one."""
         if not isinstance(X, SequenceView):
-            index = self._index_of(X)
+            stamps = self._stamps_of(X)
             X = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=reset)
             every = np.arange(len(X))
-            return X, every, np.zeros_like(every) if index is None else _first_rows(index)
+            return X, every, np.zeros_like(every) if stamps is None else _first_rows(stamps)
         series = X.series if X.columns is None else pd.DataFrame(X.series, columns=X.columns)
         series = validate_data(self, series, ensure_all_finite="allow-nan", reset=reset)
         first = np.zeros(len(series), dtype=int) if X.first is None else X.first
@@ -209,48 +202,57 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
 
     def _learn_step(self, X, freq):
         """Step of the index of a table, as ``freq`` tells or its rows, and half of it."""
-        index, self._step = _time_index(X), None
-        self._timed = isinstance(index, pd.DatetimeIndex)
-        if index is None:
+        stamps, self._step = _time_of(X), None
+        times = stamps.times
+        self._timed = isinstance(times, pd.DatetimeIndex)
+        if times is None or len(times) == 0:
             return
+        if stamps.series is not None:
+            # The longest series: stamps of several together lie closer than those of any.
+            times = times[stamps.series == np.bincount(stamps.series).argmax()]
         # Of several series, or of shuffled rows, the stamps that occur at all.
-        index = index if index.is_monotonic_increasing else index.sort_values()
-        index = index if index.is_unique else index.unique()
+        times = times if times.is_monotonic_increasing else times.sort_values()
+        times = times if times.is_unique else times.unique()
         if isinstance(freq, Integral) == self._timed:
             freq = None  # the index is another one than make_supervised had
-        if len(index) > 1:
-            self._step = _step_of(index, freq)
+        if len(times) > 1:
+            self._step = step_of(times, stamps.step if freq is None else freq)
 
-    def _index_of(self, X):
-        """The index of a table where it tells time in the steps known from fit, else None."""
-        index = None if self._step is None else _time_index(X)
-        return index if isinstance(index, pd.DatetimeIndex) == self._timed else None
+    def _stamps_of(self, X):
+        """The stamps of a table that tells time in the steps known from fit, else None."""
+        stamps = Stamps() if self._step is None else _time_of(X)
+        known = stamps.times is not None
+        return (
+            stamps if known and isinstance(stamps.times, pd.DatetimeIndex) == self._timed else None
+        )
 
     def _rows_before(self, X, rows, first, lag):
         """For every sample the row ``lag`` steps before it, -1 where X has none."""
-        index = None if lag == 0 or isinstance(X, SequenceView) else self._index_of(X)
-        if index is None:
+        stamps = None if lag == 0 or isinstance(X, SequenceView) else self._stamps_of(X)
+        if stamps is None:
             return rows - lag
-        if not index.is_unique and np.array_equal(first, rows):
+        times = stamps.times
+        if _are_mixed(stamps):
             raise ValueError(
                 "X holds several rows of one time stamp, as several series sorted by time do, or "
-                "an hour that the end of summer time repeats: pass them series by series, stamps "
-                "with their time zone, or a SequenceView, which keeps the history of every row."
+                "the hour that is repeated when summer time ends: pass one series after the other, "
+                "stamps with their time zone, or a SequenceView, which keeps the history of every "
+                "row."
             )
         step, tolerance = self._step
-        found = np.full(len(index), -1)
-        for start, stop in pairwise([*np.unique(first), len(index)]):
-            row = _rows_at(index[start:stop], -lag * step, tolerance)
+        # Stamps are only sorted within a series, and `rows_at` relies on that.
+        found = np.full(len(times), -1)
+        for start, stop in pairwise([*np.unique(first), len(times)]):
+            row = rows_at(times[start:stop], step, -lag, tolerance)
             found[start:stop] = np.where(row >= 0, row + start, -1)
         return found
 
-    def _position(self, label):
+    def _position(self, label, names):
         if isinstance(label, bool):
             raise ValueError(f"target={label!r} must be the name or the position of a column of X.")
         if isinstance(label, Integral) and -self.n_features_in_ <= label < self.n_features_in_:
             return int(label)
-        names = list(getattr(self, "feature_names_in_", []))
-        if label not in names:
+        if not isinstance(label, Hashable) or label not in set(names):
             raise ValueError(
                 f"target={label!r} is not a column of X: choose from {names}, or pass its position "
                 f"(X has {self.n_features_in_} columns)."
@@ -265,7 +267,7 @@ class _NaiveRegressor(RegressorMixin, BaseEstimator):
         return tags
 
 
-class PersistenceRegressor(_NaiveRegressor):
+class PersistenceRegressor(NaiveRegressor):
     """Forecast that nothing changes: y(t + h) = x(t), the target's value in the row itself.
 
     Parameters
@@ -276,7 +278,7 @@ class PersistenceRegressor(_NaiveRegressor):
     Attributes
     ----------
     columns_, lags_ : lists of int
-        Positions of the target columns; rows back per horizon (zeros).
+        Positions of the target columns; rows back for each horizon (zeros).
 
     Examples
     --------
@@ -294,12 +296,13 @@ class PersistenceRegressor(_NaiveRegressor):
         return [0]
 
 
-class SeasonalNaiveRegressor(_NaiveRegressor):
+class SeasonalNaiveRegressor(NaiveRegressor):
     """Forecast the last season again: y(t + h) = x(t + h - k m), k = ceil(h / m), m = period.
 
-    That is ``k * period - horizon`` steps back in X as passed: steps of its time stamps or row
-    numbers, where it is a table that has them, else rows. A row whose season is not in X repeats
-    its own value (persistence); `backtest` passes the true history, a SequenceView has it.
+    The forecast stands ``k * period - horizon`` steps back in the X that is passed. Steps are those
+    of its time stamps or row numbers if X is a table that has them, and rows otherwise. A row whose
+    season is not in X repeats its own value (persistence). `backtest` passes the rows before a test
+    fold too, and a SequenceView holds the history of every row.
 
     Parameters
     ----------
@@ -313,9 +316,9 @@ class SeasonalNaiveRegressor(_NaiveRegressor):
     Attributes
     ----------
     columns_, lags_ : lists of int
-        Positions of the target columns; steps back per horizon.
+        Positions of the target columns; steps back for each horizon.
     window : int
-        Rows a prediction may need: the largest lag + 1 (a property, also before `fit`).
+        Number of rows that a prediction may need, the largest lag + 1. It is known before `fit`.
 
     References
     ----------
@@ -340,15 +343,9 @@ class SeasonalNaiveRegressor(_NaiveRegressor):
         return max(self._lags(None)) + 1
 
     def _lags(self, made_with):
-        horizons, period = _horizons(self.horizon), _checked_period(self.period)
+        horizons, period = check_horizons(self.horizon), check_integer("period", self.period)
         if made_with not in (None, horizons):
             raise ValueError(
                 f"horizon={self.horizon!r}, but y was made with horizon {made_with}: pass the same."
             )
         return [-h % period for h in horizons]  # = ceil(h / period) * period - h
-
-
-def _checked_period(period):
-    if not isinstance(period, Integral) or isinstance(period, bool) or period < 1:
-        raise ValueError(f"period={period!r} must be an integer >= 1 (rows in a season).")
-    return int(period)

@@ -222,8 +222,12 @@ def test_a_season_beyond_all_time_is_persistence():
         (PersistenceRegressor("Tdew"), 1, "target='Tdew' is not a column of X: choose from ['T'"),
         (PersistenceRegressor(2), 1, "target=2 is not a column of X"),
         (PersistenceRegressor(["T", "p"]), 1, "y has 1 column(s)"),
-        (SeasonalNaiveRegressor("T", period=0), 1, "period=0 must be an integer >= 1"),
-        (SeasonalNaiveRegressor("T", horizon=0), 1, "horizon=0 must be an integer >= 1"),
+        (SeasonalNaiveRegressor("T", period=0), 1, "period must be an integer >= 1, got 0"),
+        (
+            SeasonalNaiveRegressor("T", horizon=0),
+            1,
+            "horizon must be an integer >= 1, or a list or range of different ones, got 0",
+        ),
         (SeasonalNaiveRegressor("T", horizon=2), 1, "y was made with horizon [1]: pass the same"),
         (SeasonalNaiveRegressor("T"), [1, 2], "horizon=1, but y was made with horizon [1, 2]"),
     ],
@@ -251,3 +255,56 @@ def test_what_is_no_target_or_no_time_gets_a_sentence():
             PersistenceRegressor().fit(X, ["a"] * 6)
     with pytest.raises(ValueError, match="index of X has missing time stamps"):
         PersistenceRegressor().fit(frame.set_index([[*frame.index[:5], pd.NaT]]), np.ones(6))
+
+
+@pytest.mark.parametrize(
+    ("X", "sentence"),
+    [
+        (weather(6)[["T", "T"]], "X has columns of one name: rename ['T']"),
+        (weather(6).assign(wd="N"), "X has columns that are not numeric: drop or encode ['wd']"),
+        (weather(6).assign(t=weather(6).index), "drop or encode ['t']"),
+        (weather(6).assign(t=weather(6).index.to_period("h")), "drop or encode ['t']"),
+        (
+            weather(6).astype(pd.SparseDtype(float)),
+            "X has sparse columns ['T', 'p']: pass X",
+        ),
+    ],
+)
+def test_columns_that_hold_no_numbers_are_named(X, sentence):
+    for naive in (PersistenceRegressor(), SeasonalNaiveRegressor(period=3)):
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            naive.fit(X, np.ones(6))
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            naive.fit(np.ones((6, X.shape[1])), np.ones(6)).predict(X)
+
+
+@pytest.mark.parametrize(
+    "target", [None, pd.NA, {"T"}, {"T": 1}, [None], [["T"]], np.nan, object()]
+)
+def test_a_target_that_is_no_label_gets_a_sentence(target):
+    X, y = make_supervised(weather(20), "T", 1)
+    with pytest.raises(ValueError, match="target"):
+        PersistenceRegressor(target).fit(X, y)
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_series_of_a_multiindex_keep_to_their_own_past(numbered):
+    parts = {name: weather(20, seed) for seed, name in enumerate("abc")}
+    if numbered:
+        parts = {name: part.reset_index(drop=True) for name, part in parts.items()}
+    frame = pd.concat(parts)
+    naive = SeasonalNaiveRegressor("T", period=4).fit(frame, frame["T"])
+    expected = frame.groupby(level=0)["T"].shift(3).fillna(frame["T"])
+    np.testing.assert_array_equal(naive.predict(frame), expected)
+    if not numbered:
+        # Stations whose clocks differ by half an hour have steps of an hour all the same.
+        shifted = {
+            name: part.shift(freq="30min") if name == "b" else part for name, part in parts.items()
+        }
+        naive.fit(pd.concat(shifted), frame["T"])
+        np.testing.assert_array_equal(naive.predict(pd.concat(shifted)), expected)
+        mixed = frame.sort_index(level=1)
+        persistence = PersistenceRegressor("T").fit(mixed, mixed["T"])
+        np.testing.assert_array_equal(persistence.predict(mixed), mixed["T"])
+        with pytest.raises(ValueError, match=r"several rows of one time stamp.*or a SequenceView"):
+            naive.predict(mixed)

@@ -1,4 +1,4 @@
-"""Scores and backtests match plain numpy, and no test fold sees its future."""
+"""Backtests match plain numpy, and no test fold sees its future."""
 
 import re
 
@@ -6,11 +6,14 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import StackingRegressor, VotingRegressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from weatherframes import weather
@@ -23,55 +26,6 @@ from sklearn_restrans.forecasting import (
     make_supervised,
     mean_absolute_scaled_error,
 )
-
-# ---- scores --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("period", [1, 5])
-def test_mase_is_the_mean_error_over_the_naive_one(period):
-    rng = np.random.default_rng(3)
-    train, truth, guess = rng.normal(size=(40, 2)), rng.normal(size=(9, 2)), rng.normal(size=(9, 2))
-    ratios = []
-    for k in range(2):
-        naive = [abs(train[t, k] - train[t - period, k]) for t in range(period, 40)]
-        ratios.append(np.mean(abs(truth[:, k] - guess[:, k])) / np.mean(naive))
-    # 1e-12: sums of 40 doubles of order one
-    assert mean_absolute_scaled_error(truth, guess, train, period) == pytest.approx(
-        np.mean(ratios), rel=1e-12
-    )
-    assert mean_absolute_scaled_error(
-        1000 * truth[:, 0] + 5, 1000 * guess[:, 0] + 5, 1000 * train[:, 0] + 5, period=period
-    ) == pytest.approx(ratios[0], rel=1e-12)
-
-
-def test_mase_of_the_naive_forecast_on_its_own_training_series_is_one():
-    walk = np.random.default_rng(0).normal(size=50).cumsum()
-    assert mean_absolute_scaled_error(walk[6:], walk[:-6], walk, period=6) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (([1, 2], [1, 2, 3], [1, 2, 3]), "do not fit: pass as many rows"),
-        (([1, 2], [1, 2], np.ones((5, 2))), "the same outputs in all three"),
-        (([1, 2], [1, 2], [1, 2], 2), "period=2 needs more than 2 training rows, got 2"),
-        (([1, 2], [1, 2], [4, 4, 4]), "y_train repeats itself after period=1 rows"),
-        (([1, 2], [1, 2], [1, 2, 1, 2], 2), "y_train repeats itself after period=2 rows"),
-        (([1, 2], [1, 2], [1, 2, 3], 0.5), "period=0.5 must be an integer >= 1"),
-        (([], [], [1, 2]), "y_true must have shape (n_samples,) or (n_samples, n_outputs) and at"),
-        (([1], 2.0, [1, 2]), "y_pred must have shape (n_samples,) or"),
-        (([1], [1], None), "y_train must have shape (n_samples,) or"),
-        ((["a"], [1], [1, 2]), "y_true must hold numbers: could not convert"),
-        (([1], [np.nan], [1, 2]), "y_pred has missing values (NaN)"),
-        (([1], [1], [1, np.nan, 2]), "y_train has missing values (NaN)"),
-    ],
-)
-def test_bad_input_to_mase_gets_a_sentence(arguments, sentence):
-    with pytest.raises(ValueError, match=re.escape(sentence)):
-        mean_absolute_scaled_error(*arguments)
-
-
-# ---- backtest ------------------------------------------------------------------------------------
 
 
 class WindowMean(RegressorMixin, BaseEstimator):
@@ -143,6 +97,126 @@ def test_test_rows_see_their_true_history(window, dilation, wrap):
     expected = [np.mean(np.abs(y.to_numpy() - means)[test]) for _, test in cv.split(X)]
     # 1e-12: the same means, summed in another order
     assert scores["MAE"].tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def searched(model):
+    """A search that starts from a window of 1 and finds that of the model."""
+    start = clone(model).set_params(window=1)
+    return GridSearchCV(start, {"window": [model.window]}, cv=2, scoring=lambda *_: 0.0)
+
+
+class Wrapper(RegressorMixin, BaseEstimator):
+    """Somebody's wrapper, which keeps what it fitted under a name of its own."""
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def fit(self, X, y):
+        self.model_ = clone(self.estimator).fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.model_.predict(X)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda model: make_pipeline(FunctionTransformer(), searched(model)),
+        lambda model: searched(model).set_params(cv=3),
+        lambda model: TransformedTargetRegressor(searched(model)),
+        lambda model: TransformedTargetRegressor(
+            make_pipeline(FunctionTransformer(), searched(model))
+        ),
+        lambda model: VotingRegressor([("a", searched(model)), ("b", model)]),
+        lambda model: Wrapper(searched(model)),
+        lambda model: Wrapper(Wrapper(make_pipeline(searched(model)))),
+        lambda model: GridSearchCV(
+            make_pipeline(FunctionTransformer(), WindowMean(1)),
+            {"windowmean": [clone(model)]},
+            cv=2,
+            scoring=lambda *_: 0.0,
+        ),
+        lambda model: FrozenEstimator(clone(model).fit(np.ones((9, 2)), np.ones(9))),
+    ],
+)
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_the_history_is_that_of_what_was_fitted(wrap, dilation):
+    X, y = make_supervised(weather(90), "T", 1)
+    cv = TimeSeriesSplit(4, test_size=7)
+    means = np.mean([X["T"].shift(k * dilation) for k in range(6)], axis=0)
+    scores = backtest(wrap(WindowMean(6, dilation)), X, y, cv)
+    expected = [np.mean(np.abs(y.to_numpy() - means)[test]) for _, test in cv.split(X)]
+    # 1e-12: the same means, summed in another order
+    assert scores["MAE"].tolist() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        MultiOutputRegressor,
+        lambda model: make_pipeline(MultiOutputRegressor(model)),
+        lambda model: MultiOutputRegressor(make_pipeline(model)),
+    ],
+)
+def test_the_history_of_one_estimator_an_output(wrap):
+    X, y = make_supervised(weather(90), "T", [1, 2])
+    cv = TimeSeriesSplit(4, test_size=7, gap=1)
+    means = np.mean([X["T"].shift(k) for k in range(6)], axis=0)
+    scores = backtest(wrap(searched(WindowMean(6))), X, y, cv)
+    errors = np.abs(y.to_numpy() - means[:, None])
+    expected = [errors[test].mean(axis=0) for _, test in cv.split(X)]
+    assert scores["MAE"].tolist() == pytest.approx(np.ravel(expected).tolist(), rel=1e-12)
+
+
+def test_the_final_estimator_of_a_stack_reads_the_forecasts_before_it():
+    """Two windows of 4, one over the other, reach 6 rows back; a window that is cut gives 1e9."""
+    X, y = make_supervised(weather(90), "T", 1)
+    fitted = FrozenEstimator(searched(WindowMean(4)).fit(X, y))
+    stack = StackingRegressor([("m", fitted)], WindowMean(4), cv="prefit")
+    means = X["T"].rolling(4).mean().rolling(4).mean()
+    cv = TimeSeriesSplit(4, test_size=7)
+    expected = [np.abs(y - means).iloc[test].mean() for _, test in cv.split(X)]
+    # 1e-9: rolling means of pandas are differences of sums
+    assert backtest(stack, X, y, cv)["MAE"].tolist() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("longest", [7, 20])
+def test_a_limited_training_set_is_counted_as_it_is(longest):
+    X, y = make_supervised(weather(100), "T", 1)
+    cv = TimeSeriesSplit(4, max_train_size=longest, test_size=10)
+    scores = backtest(Ridge(), X, y, cv)
+    assert scores["n_train"].tolist() == [longest] * 4
+    for row, (train, test) in zip(scores.itertuples(), cv.split(X), strict=True):
+        assert (row.train_start, row.train_end) == tuple(X.index[train[[0, -1]]])
+        error = Ridge().fit(X.iloc[train], y.iloc[train]).predict(X.iloc[test]) - y.iloc[test]
+        # 1e-9: the same ridge solution
+        assert row.MAE == pytest.approx(np.abs(error).mean(), rel=1e-9)
+
+
+def test_rows_of_stations_in_a_multiindex_go_by_their_clock():
+    frame = pd.concat({name: weather(30, seed) for seed, name in enumerate("ab")})
+    X, y = make_supervised(frame, "T", 3)
+    with pytest.raises(ValueError, match=r"time stamps of X and y go back"):
+        backtest(Ridge(), X, y, TimeSeriesSplit(2))
+    order = np.argsort(y.index.get_level_values(1), kind="stable")
+    X, later = X.iloc[order], y.iloc[order]
+    later.attrs = y.attrs
+    with pytest.raises(ValueError, match="before the training targets, 3 steps ahead, are known"):
+        backtest(Ridge(), X, later, TimeSeriesSplit(2, gap=2))
+    scores = backtest(Ridge(), X, later, TimeSeriesSplit(2, gap=6))
+    assert scores["test_start"].iloc[0] == X.index[scores["n_train"].iloc[0] + 6]
+
+
+def test_periods_and_texts_go_by_their_clock():
+    X, y = make_supervised(weather(60, start="2024-01-01"), "T", 1)
+    expected = backtest(Ridge(), X, y, TimeSeriesSplit(3))
+    for index in (X.index.to_period("h"), X.index.astype(str)):
+        other = y.set_axis(index)
+        scores = backtest(Ridge(), X.set_axis(index), other, TimeSeriesSplit(3))
+        assert scores["MAE"].tolist() == expected["MAE"].tolist()
+        with pytest.raises(ValueError, match=r"time stamps of X and y go back"):
+            backtest(Ridge(), X.set_axis(index)[::-1], other[::-1], TimeSeriesSplit(3))
 
 
 def test_a_short_series_is_passed_from_its_start():
@@ -219,19 +293,22 @@ FOLD = (range(10), range(12, 20))
         ({"cv": 3}, "e.g. TimeSeriesSplit(n_splits, gap=2)"),
         (
             {"cv": KFold(3, shuffle=True, random_state=0)},
-            "fold 0 or its training rows are shuffled",
+            "fold 0 is shuffled or has holes, or its training",
         ),
-        ({"cv": [FOLD, ([0, 1, 3], [7, 8])]}, "fold 1 or its training rows are shuffled or have"),
-        ({"cv": [(range(10), [14, 13])]}, "shuffled or have holes"),
+        ({"cv": [FOLD, ([0, 1, 3], [7, 8])]}, "fold 1 is shuffled or has holes"),
+        ({"cv": [(range(10), [14, 13])]}, "shuffled or has holes"),
         ({"cv": [(range(10), range(5, 12))]}, "does not lie after its training rows"),
-        ({"cv": [(range(0), range(5))]}, "test fold 0 is empty, or its training rows are"),
+        ({"cv": [(range(0), range(5))]}, "test fold 0 is empty, or it has no training rows"),
         (
             {"cv": TimeSeriesSplit(3, gap=1)},
             "before the training targets, 3 steps ahead, are known",
         ),
         ({"cv": TimeSeriesSplit(3, gap=1)}, "gap=2)"),
         ({"cv": TimeSeriesSplit(3, gap=2), "horizon": 4}, "y was made with horizon [3]"),
-        ({"cv": [FOLD], "horizon": 0}, "horizon=0 must be an integer >= 1"),
+        (
+            {"cv": [FOLD], "horizon": 0},
+            "horizon must be an integer >= 1, or a list or range of different ones, got 0",
+        ),
         ({"cv": [FOLD], "period": 10}, "period=10 needs more than 10 training rows"),
         ({"cv": TimeSeriesSplit(40)}, "Cannot have number of folds=41"),
         ({"cv": []}, "cv gives no fold: pass a number of folds, a splitter, or splits"),
@@ -258,6 +335,31 @@ def test_a_class_of_splitters_and_targets_of_words_get_a_sentence():
         backtest(Ridge(), X, ["a"] * len(X), TimeSeriesSplit(3))
     with pytest.raises(ValueError, match=r"y must have shape .*, got \(39, 1, 1\)"):
         backtest(Ridge(), X, np.ones((39, 1, 1)), TimeSeriesSplit(3))
+
+
+@pytest.mark.parametrize("wrong", [None, "ridge", 3, {}, np.ones(3), object()], ids=repr)
+def test_what_is_not_a_regressor_gets_a_sentence(wrong):
+    X, y = make_supervised(weather(40), "T", 1)
+    with pytest.raises(TypeError, match="estimator must be a regressor with fit, predict"):
+        backtest(wrong, X, y, TimeSeriesSplit(3))
+    if wrong is not None:
+        with pytest.raises(TypeError, match="baseline must be a regressor with fit, predict"):
+            backtest(Ridge(), X, y, TimeSeriesSplit(3), baseline=wrong)
+    with pytest.raises(TypeError, match=r"got the class Ridge: add \(\)"):
+        backtest(Ridge, X, y, TimeSeriesSplit(3))
+
+
+def test_missing_targets_and_forecasts_of_another_shape_get_a_sentence():
+    X, y = make_supervised(weather(40), "T", 1)
+    with pytest.raises(ValueError, match="y has missing or infinite values"):
+        backtest(Ridge(), X, y.where(y.index != y.index[30]), TimeSeriesSplit(3))
+
+    class Twice(LinearRegression):
+        def predict(self, X):
+            return np.column_stack([super().predict(X)] * 2)
+
+    with pytest.raises(ValueError, match=r"Twice has shape \(9, 2\), but y has \(9, 1\)"):
+        backtest(Twice(), X, y, TimeSeriesSplit(3))
 
 
 def test_masks_and_lists_are_rows_too():

@@ -10,6 +10,7 @@ from weatherframes import SEEDS, irregular_weather, weather
 
 from sklearn_restrans.forecasting import (
     PersistenceRegressor,
+    SeasonalNaiveRegressor,
     backtest,
     make_supervised,
 )
@@ -147,13 +148,14 @@ def test_regular_calendars_are_inferred(freq, unit):
         assert y.tolist() == list(range(horizon, 60))
 
 
-def test_business_days_with_a_holiday_need_their_frequency():
+def test_business_days_are_seen_in_spite_of_a_holiday():
     days = pd.bdate_range("2024-01-01", periods=15).delete(8)
     frame = pd.DataFrame({"v": np.arange(14.0)}, index=days)
-    _, plain = make_supervised(frame, "v", 1)
+    _, y = make_supervised(frame, "v", 1)
     _, business = make_supervised(frame, "v", 1, freq="B")
-    assert plain.attrs["dropped"]["no_row"] == 4  # two Fridays, before the holiday, the end
-    assert business.attrs["dropped"]["no_row"] == 2
+    pd.testing.assert_series_equal(y, business)
+    assert y.attrs["freq"] == "B"
+    assert y.attrs["dropped"]["no_row"] == 2  # the day before the holiday, and the end
 
 
 def test_the_step_of_a_finer_frequency_counts():
@@ -176,6 +178,78 @@ def test_no_row_is_its_own_target():
     assert y.tolist() == [1, 3, 4]
 
 
+def test_columns_of_several_levels_are_named_by_tuples():
+    plain = weather(30)
+    frame = plain.set_axis(pd.MultiIndex.from_tuples([("air", "T"), ("air", "p")]), axis=1)
+    X, y = make_supervised(frame, ("air", "T"), 2, known=("air", "p"))
+    expected, target = make_supervised(plain, "T", 2, known="p")
+    np.testing.assert_array_equal(X, expected)
+    assert list(X.columns) == [("air", "T"), ("air", "p"), ("air", "p t+2")]
+    np.testing.assert_array_equal(y, target)
+    assert (y.name, y.attrs["target"]) == ("('air', 'T') t+2", [("air", "T")])
+    _, both = make_supervised(frame, [("air", "p"), ("air", "T")], 1)
+    assert both.shape == (29, 2)
+    for label in (("air", "T"), [("air", "T")], 0):
+        naive = PersistenceRegressor(label).fit(X, y)
+        np.testing.assert_array_equal(naive.predict(X), plain["T"][:28])
+    assert not backtest(naive, X, y, [(range(9), range(12, 20))])["skill"].any()
+    with pytest.raises(ValueError, match=r"target=\['air'\] not in frame: choose from \[\('air'"):
+        make_supervised(frame, "air", 1)
+
+
+def test_known_columns_may_be_many_and_keep_their_names():
+    frame = weather(60)
+    for k in range(12):
+        frame[f"k{k}"] = np.arange(60.0) + k
+    X, _ = make_supervised(frame, "T", range(1, 25), known=[f"k{k}" for k in range(12)])
+    assert X.shape == (36, 14 + 12 * 24)  # pandas warns of columns that are added one by one
+    assert (X["k3 t+24"] == X["k3"] + 24).all()
+    with pytest.raises(ValueError, match=r"makes columns that exist: rename \['p t\+1'\]"):
+        make_supervised(weather(9).assign(**{"p t+1": 0.0}), "T", 1, known="p")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_windows_of_business_days_and_sessions_are_whole(seed):
+    """The issue's case: of windows of 20 days three rows were left."""
+    rng = np.random.default_rng(seed)
+    days = pd.bdate_range("2023-01-02", periods=300).delete(rng.integers(5, 295, size=6))
+    frame = pd.DataFrame({"v": rng.normal(size=len(days))}, index=days)
+    X, _ = make_supervised(frame, "v", 1, window=20)
+    assert X.partial.sum() <= 19
+    hours = pd.date_range("2024-01-01", periods=24 * 60, freq="h")
+    hours = hours[(hours.hour >= 9) & (hours.hour < 17) & (hours.day_of_week < 5)]
+    frame = pd.DataFrame({"v": rng.normal(size=len(hours))}, index=hours)
+    X, _ = make_supervised(frame, "v", 1, window=20)
+    assert X.partial.sum() <= 19
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_noticeable_loss_of_history_is_said(seed):
+    steps = np.random.default_rng(seed).exponential(60, size=300).cumsum()
+    frame = weather(300).set_axis(pd.Timestamp("2024-01-01") + pd.to_timedelta(steps, unit="min"))
+    with pytest.warns(UserWarning, match=r"cut away \d\d% of the history of windows of 20 "):
+        make_supervised(frame, "T", 1, window=20)
+    make_supervised(frame, "T", 1, window=20, max_gap=None)
+    make_supervised(frame, "T", 1, window=20, max_gap="1D")
+
+
+@pytest.mark.parametrize("off", [29, 30, 31])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_target_may_be_half_a_step_off_and_no_more(off, sign):
+    """The row an hour after 05:00 is the one ``off`` minutes from 06:00, if there is one."""
+    minutes = np.delete(np.arange(0, 20 * 60, 60), 6)
+    minutes = np.sort(np.r_[minutes, 6 * 60 + sign * off])
+    index = pd.Timestamp("2024-01-01") + pd.to_timedelta(minutes, unit="min")
+    frame = pd.DataFrame({"v": minutes.astype(float)}, index=index)
+    X, y = make_supervised(frame, "v", 1)
+    at = dict(zip(X["v"], y, strict=True))
+    assert at.get(300) == (None if off > 30 else 360 + sign * off)
+    naive = SeasonalNaiveRegressor("v", period=2, horizon=1).fit(X, y)
+    # A season of two steps is one step back; without a row there the forecast is persistence.
+    back = dict(zip(X["v"], naive.predict(X), strict=True))
+    assert back[420] == (420 if off > 30 else 360 + sign * off)
+
+
 BAD = weather(6)
 REVERSED, REPEATED = BAD.iloc[::-1], BAD.iloc[[0, 1, 1, 2]]
 
@@ -188,7 +262,12 @@ REVERSED, REPEATED = BAD.iloc[::-1], BAD.iloc[[0, 1, 1, 2]]
         (REVERSED, {}, ValueError, "unsorted time stamps: call frame.sort_index()"),
         (REPEATED, {}, ValueError, "duplicate time stamps: keep one row each of 1, ['2024-01-01 0"),
         (BAD.set_index([[*BAD.index[:5], pd.NaT]]), {}, ValueError, "(NaT): drop these rows"),
-        (BAD.set_index(BAD.index.astype(str)), {}, ValueError, "set a DatetimeIndex, or reset_"),
+        (
+            BAD.set_index(BAD.index.strftime("%d.%m.%Y %H:%M")),
+            {},
+            ValueError,
+            "set a DatetimeIndex, or",
+        ),
         (BAD.reset_index(drop=True).drop(2), {}, ValueError, "reset_index(drop=True)"),
         (BAD.iloc[:1], {}, ValueError, "1 row(s): pass at least horizon + 1"),
         (BAD.iloc[:0], {}, ValueError, "0 row(s)"),
@@ -199,15 +278,25 @@ REVERSED, REPEATED = BAD.iloc[::-1], BAD.iloc[[0, 1, 1, 2]]
         (BAD, {"target": ["T", 3]}, ValueError, "target=[3] not in frame"),
         (BAD, {"horizon": 6}, ValueError, "horizon=6 reaches past the end"),
         (BAD, {"horizon": [1, 9]}, ValueError, "horizon=9 reaches past the end"),
-        (BAD, {"horizon": 0}, ValueError, "horizon=0 must be an integer >= 1"),
-        (BAD, {"horizon": 1.5}, ValueError, "horizon=1.5 must be an integer >= 1"),
-        (BAD, {"horizon": True}, ValueError, "horizon=True must be"),
-        (BAD, {"horizon": "24h"}, ValueError, "horizon='24h' must be"),
-        (BAD, {"horizon": []}, ValueError, "horizon=[] must be"),
+        (
+            BAD,
+            {"horizon": 0},
+            ValueError,
+            "horizon must be an integer >= 1, or a list or range of different ones, got 0",
+        ),
+        (
+            BAD,
+            {"horizon": 1.5},
+            ValueError,
+            "horizon must be an integer >= 1, or a list or range of different ones, got 1.5",
+        ),
+        (BAD, {"horizon": True}, ValueError, "different ones, got True"),
+        (BAD, {"horizon": "24h"}, ValueError, "different ones, got '24h'"),
+        (BAD, {"horizon": []}, ValueError, "different ones, got []"),
         (BAD, {"horizon": [2, 2]}, ValueError, "list or range of different ones"),
-        (BAD, {"freq": "often"}, ValueError, "freq='often' is no pandas frequency"),
-        (BAD, {"freq": 1}, ValueError, "freq=1 is no pandas frequency: pass one such as '1h'"),
-        (BAD, {"freq": []}, ValueError, "freq=[] is no pandas frequency"),
+        (BAD, {"freq": "often"}, ValueError, "freq='often' is not a pandas frequency"),
+        (BAD, {"freq": 1}, ValueError, "freq=1 is not a pandas frequency: pass one such as '1h'"),
+        (BAD, {"freq": []}, ValueError, "freq=[] is not a pandas frequency"),
         (BAD, {"freq": "-1h"}, ValueError, "freq='-1h' does not lead forward"),
         (BAD.reset_index(drop=True), {"freq": "h"}, ValueError, "freq='h' needs a DatetimeIndex"),
         (BAD, {"group": ["a"]}, ValueError, "group=['a'] not in frame: choose one of ['T', 'p']"),
@@ -222,8 +311,27 @@ REVERSED, REPEATED = BAD.iloc[::-1], BAD.iloc[[0, 1, 1, 2]]
             ValueError,
             "window=7 is longer than the 6 rows of the longest series of frame",
         ),
-        (BAD, {"dilation": 2}, ValueError, "dilation=2 has a meaning for window=... only"),
+        (BAD, {"dilation": 2}, ValueError, "dilation=2 needs a window to act on"),
         (BAD, {"max_gap": 3}, ValueError, "max_gap must be a length of time such as '3h'"),
+        (
+            BAD,
+            {"target": {"T"}},
+            ValueError,
+            "target must be a label or a list of labels, got",
+        ),
+        (BAD, {"known": {"p": 1}}, ValueError, "known must be a label or a list of labels, got"),
+        (BAD, {"target": None}, ValueError, "target=[None] not in frame"),
+        (BAD, {"target": pd.NA}, ValueError, "target=[<NA>] not in frame"),
+        (BAD, {"target": np.array("T")}, ValueError, "target=[array('T', dtype='<U1')] not in"),
+        (BAD, {"group": {}}, ValueError, "group={} not in frame"),
+        (BAD, {"freq": "10000YS"}, ValueError, "freq='10000YS' leads beyond all time stamps"),
+        (BAD, {"freq": pd.Timedelta.max}, ValueError, "leads beyond all time stamps: pass a short"),
+        (BAD, {"freq": "0h"}, ValueError, "freq='0h' does not lead forward"),
+        (BAD, {"freq": pd.NaT}, ValueError, "freq=NaT is not a pandas frequency"),
+        (BAD, {"window": 2, "dilation": 10**30}, ValueError, "is longer than the 6 rows of frame"),
+        (BAD, {"window": "a"}, ValueError, "window must be an integer >= 1, got 'a'"),
+        (BAD, {"dilation": None}, ValueError, "dilation must be an integer >= 1, got None"),
+        (BAD.set_index(BAD.index.hour * 0.5), {}, ValueError, "no time index: set a DatetimeIndex"),
         (BAD.assign(T=np.nan), {}, ValueError, "5 a missing value of ['T'] (fill it"),
     ],
 )

@@ -74,6 +74,23 @@ def test_the_calendar_reads_local_time():
     assert np.array_equal(berlin, expected)
 
 
+def test_periods_and_the_time_level_of_a_multiindex_are_time_stamps():
+    frame = weather(30, start="2024-06-01")
+    expected = CalendarFeatures().fit_transform(frame).to_numpy()
+    stations = pd.concat({"a": frame, "b": frame}, names=["station", "time"])
+    periods = frame.set_axis(frame.index.to_period("h"))
+    by_column = frame.assign(when=periods.index).reset_index(drop=True)
+    for X, calendar in [
+        (periods, CalendarFeatures()),
+        (stations.loc[["a"]], CalendarFeatures()),
+        (stations.swaplevel().iloc[:30], CalendarFeatures()),
+        (by_column, CalendarFeatures(column="when")),
+    ]:
+        out = calendar.fit_transform(X)
+        np.testing.assert_array_equal(out, expected)
+        assert out.index.equals(X.index)
+
+
 @pytest.mark.parametrize("container", ["default", "pandas", "polars"])
 def test_the_calendar_works_in_pipelines_and_with_set_output(container):
     X, y = make_supervised(weather(60), "T", 1)
@@ -103,7 +120,16 @@ BAD = weather(6)
         (BAD, {"column": "when"}, TypeError, "CalendarFeatures(column='when') finds no"),
         (np.ones((3, 2)), {"column": "T"}, TypeError, "finds no time stamps in X (ndarray)"),
         (BAD.set_index([[*BAD.index[:5], pd.NaT]]), {}, ValueError, "X has missing time stamps"),
-        (BAD.rename(columns={"p": "hour_sin"}), {}, ValueError, "columns of X clash in ['T', 'hou"),
+        (
+            BAD.rename(columns={"p": "hour_sin"}),
+            {},
+            ValueError,
+            "of the calendar in ['T', 'hou",
+        ),
+        (BAD[["T", "T"]], {}, ValueError, "X has columns of one name: rename ['T']"),
+        (BAD, {"column": ["T"]}, TypeError, "CalendarFeatures(column=['T']) finds no time"),
+        (BAD, {"column": {}}, TypeError, "CalendarFeatures(column={}) finds no time"),
+        (BAD.set_index(BAD.index - BAD.index[0]), {}, TypeError, "finds no time stamps in X"),
         (BAD, {"hour": "yes"}, ValueError, "The 'hour' parameter of CalendarFeatures must be"),
     ],
 )
