@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._records import fitted_records
-from .axes import parameter_of, results_of
+from .axes import (
+    check_axes,
+    check_fitted,
+    check_lengths,
+    column_of,
+    log_if_wide,
+    parameter_of,
+    results_of,
+)
 
 
 class BetaPathDisplay:
@@ -14,8 +21,8 @@ class BetaPathDisplay:
     Parameters
     ----------
     table : DataFrame indexed by beta, columns (quantity, statistic)
-        As :meth:`BetaPath.summary` returns it; the statistic "mean", and where there are any "low"
-        and "high".
+        As :meth:`BetaPath.summary` returns it. Every quantity has the statistic "mean"; those that
+        have "low" and "high" too are drawn with that interval.
 
     Attributes
     ----------
@@ -34,13 +41,8 @@ class BetaPathDisplay:
     """
 
     def __init__(self, table):
-        if getattr(getattr(table, "columns", None), "nlevels", 0) != 2:
-            raise ValueError(
-                "table must be a DataFrame with columns (quantity, statistic), as "
-                f"BetaPath.summary() returns it, got {type(table).__name__}."
-            )
+        self.quantities = _check_table(table)
         self.table = table
-        self.quantities = list(dict.fromkeys(name for name, _ in table.columns))
 
     @classmethod
     def from_estimator(cls, estimator, *, quantities=None, ax=None):
@@ -51,8 +53,8 @@ class BetaPathDisplay:
         estimator : fitted ResidualTransformerRegressorCV or -ClassifierCV, or BetaPath
             The estimator may be inside a Pipeline or a TransformedTargetRegressor.
         quantities : str or sequence of str, default=None
-            Columns of ``BetaPath.summary()``; those without a finite value are left out. None is
-            loss, score, sigma_min_Z and condition_number_Z.
+            Columns of ``BetaPath.summary()``; those without a finite value are left out. None
+            stands for loss, score, sigma_min_Z and condition_number_Z.
         ax : array-like of matplotlib Axes, default=None
             One per quantity drawn; None makes a figure.
 
@@ -63,10 +65,10 @@ class BetaPathDisplay:
         Raises
         ------
         ValueError
-            For a quantity the path does not have, or has no finite value of.
+            If the path lacks a quantity, or none of them has a finite value.
         """
-        path = estimator if hasattr(estimator, "summary") else None
-        table = (path or fitted_records(estimator, "beta_path_")[0]).summary()
+        is_path = hasattr(estimator, "summary")
+        table = (estimator if is_path else check_fitted(estimator, "beta_path_")[0]).summary()
         known = list(dict.fromkeys(table.columns.get_level_values(0)))
         usual = ("loss", "score", "sigma_min_Z", "condition_number_Z")
         quantities = _check_quantities(quantities, usual, known)
@@ -79,12 +81,16 @@ class BetaPathDisplay:
     def from_cv_results(cls, cv_results, *, quantities=None, ax=None):
         """Draw ``cv_results_`` of a ...CV estimator or another search: means without intervals.
 
+        A search must have varied beta alone; ``ConvergenceDisplay.from_cv_results`` draws a curve
+        for each setting of the other parameters.
+
         Parameters
         ----------
         cv_results : dict, or the fitted search
             With ``param_residual_beta`` and a column ``mean_<quantity>`` for each quantity.
         quantities : str or sequence of str, default=None
-            What to draw; None is what there is of train_loss, test_score and sigma_min_Z.
+            What to draw; None stands for those of train_loss, test_score and sigma_min_Z that the
+            results have.
         ax : array-like of matplotlib Axes, default=None
             One per quantity; None makes a figure.
 
@@ -95,7 +101,7 @@ class BetaPathDisplay:
         Raises
         ------
         TypeError, ValueError
-            If the results are none, or have no such column.
+            If ``cv_results`` does not come from a search over beta alone, or lacks a column.
         """
         import pandas as pd
 
@@ -103,9 +109,16 @@ class BetaPathDisplay:
         known = [key.removeprefix("mean_") for key in cv_results if key.startswith("mean_")]
         usual = [name for name in ("train_loss", "test_score", "sigma_min_Z") if name in known]
         quantities = _check_quantities(quantities, usual, known)
-        beta = parameter_of(cv_results, "residual_beta")
-        columns = {(q, "mean"): np.asarray(cv_results[f"mean_{q}"], float) for q in quantities}
+        column, beta = parameter_of(cv_results, "residual_beta")
+        columns = {(name, "mean"): column_of(cv_results, f"mean_{name}") for name in quantities}
+        check_lengths(**{column: beta}, **{f"mean_{q}": mean for (q, _), mean in columns.items()})
         table = pd.DataFrame(columns, index=pd.Index(beta, name="beta"))
+        table = table[np.isfinite(beta)]
+        if table.index.has_duplicates:
+            raise ValueError(
+                "cv_results comes from a search over other parameters beside residual_beta: draw "
+                "it with ConvergenceDisplay.from_cv_results, which has a curve for each setting."
+            )
         return cls(table.sort_index()).plot(ax)
 
     def plot(self, ax=None):
@@ -125,30 +138,61 @@ class BetaPathDisplay:
         ValueError
             If there are not as many axes as quantities.
         """
-        import matplotlib.pyplot as plt
-
-        n = len(self.quantities)
-        if ax is None:
-            _, ax = plt.subplots(1, n, figsize=(3.4 * n, 3.4), layout="constrained", squeeze=False)
-        self.axes_, self.lines_ = np.ravel(ax), []
-        if len(self.axes_) != n:
-            raise ValueError(f"ax holds {len(self.axes_)} axes for {n} quantities; pass {n}.")
+        self.axes_, self.lines_ = _panels(ax, len(self.quantities)), []
         table = self.table.sort_index()
         for panel, name in zip(self.axes_, self.quantities, strict=True):
             part = table[name]
-            self.lines_ += panel.plot(part.index, part["mean"], "o-", ms=4)
-            if "low" in part and np.isfinite(part["low"]).any():
-                panel.fill_between(part.index, part["low"], part["high"], alpha=0.25)
-            mean = part["mean"].to_numpy()
-            # Singular values at beta = 0 and above it lie decades apart.
-            if (mean > 0).all() and mean.max() > 20 * mean.min():
-                panel.set_yscale("log")
-            panel.set(xlabel="beta", ylabel=name.replace("_", " "))
+            self.lines_ += panel.plot(part.index, part["mean"], "o-", ms=4, label="mean")
+            if {"low", "high"} <= set(part) and np.isfinite(part["low"]).any():
+                panel.fill_between(
+                    part.index, part["low"], part["high"], alpha=0.25, lw=0, label="interval"
+                )
+                if panel is self.axes_[0]:
+                    panel.legend(fontsize="small")
+            log_if_wide(panel, part["mean"])
+            panel.set(xlabel="beta", ylabel=str(name).replace("_", " "))
         return self
 
 
+def _panels(ax, n):
+    """The given axes, or those of a new figure, one per quantity."""
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        _, ax = plt.subplots(1, n, figsize=(3.4 * n, 3.4), layout="constrained", squeeze=False)
+    panels = np.ravel(ax)
+    for panel in panels:
+        check_axes(panel)
+    if len(panels) != n:
+        raise ValueError(f"ax holds {len(panels)} axes for {n} quantities; pass {n}.")
+    return panels
+
+
+def _check_table(table):
+    """The quantities of a table with a row per beta and columns (quantity, statistic)."""
+    if getattr(getattr(table, "columns", None), "nlevels", 0) != 2:
+        raise ValueError(
+            "table must be a DataFrame with columns (quantity, statistic), as "
+            f"BetaPath.summary() returns it, got {type(table).__name__}."
+        )
+    if not table.size:
+        raise ValueError(f"table must have a row and a column or more, got shape {table.shape}.")
+    if table.index.dtype.kind not in "iuf" or table.index.has_duplicates:
+        raise ValueError(
+            "table must be indexed by beta, each a number and listed once, got "
+            f"{list(table.index)!r:.80}."
+        )
+    quantities = list(dict.fromkeys(name for name, _ in table.columns))
+    for name in quantities:
+        if "mean" not in table[name]:
+            raise ValueError(
+                f"table must have a column ({name!r}, 'mean'), got {list(table[name])} for it."
+            )
+    return quantities
+
+
 def _check_quantities(quantities, usual, known):
-    """A list of quantities, all of them known and none of them twice."""
+    """A list of quantities, each of them known and listed once."""
     if quantities is None:
         quantities = usual
     names = (

@@ -7,12 +7,19 @@ import numpy as np
 from .axes import (
     axes_of,
     check_labelled,
+    check_lengths,
+    check_numbers,
     column_of,
     curve_styles,
+    log_if_wide,
     parameter_of,
     records_of,
     results_of,
+    show_legend,
+    whole_numbers_below,
 )
+
+_ALONE = "training loss"  # the label of a single estimator's curve
 
 
 class ConvergenceDisplay:
@@ -21,7 +28,7 @@ class ConvergenceDisplay:
     Parameters
     ----------
     curves : dict of str to array-like of shape (n_epochs,)
-        Loss per epoch under the label of each curve.
+        Loss per epoch under the label of each curve. The curves may differ in length.
     relative : bool, default=False
         Draw Phi / Phi_0, each curve divided by its first value.
 
@@ -41,13 +48,15 @@ class ConvergenceDisplay:
     """
 
     def __init__(self, curves, *, relative=False):
-        curves = check_labelled("curves", curves)
-        self.curves = {str(label): np.asarray(loss, dtype=float) for label, loss in curves}
+        self.curves = {
+            label: check_numbers(f"curves[{label!r}]", loss, "losses, one per epoch")
+            for label, loss in check_labelled("curves", curves, "losses per epoch").items()
+        }
         self.relative = relative
 
     @classmethod
     def from_estimator(cls, estimator, *, relative=False, ax=None):
-        """Draw the loss curve of a fitted estimator, or one per estimator of a dict.
+        """Draw the loss curve of a fitted estimator, or one curve per estimator of a dict.
 
         Parameters
         ----------
@@ -63,13 +72,16 @@ class ConvergenceDisplay:
         -------
         display : ConvergenceDisplay
         """
-        found = records_of(estimator, "convergence_", "training loss")
+        found = records_of(estimator, "convergence_", _ALONE)
         curves = {label: record.loss for label, record in found.items()}
         return cls(curves, relative=relative).plot(ax=ax)
 
     @classmethod
     def from_cv_results(cls, cv_results, *, quantity="rate", x="residual_beta", ax=None):
         """Draw a scored quantity of a search against a parameter, with its spread over folds.
+
+        Where the search varied other parameters too, each of their settings has a curve of its own.
+        Candidates that failed are left out.
 
         Parameters
         ----------
@@ -85,16 +97,30 @@ class ConvergenceDisplay:
         Returns
         -------
         display : ConvergenceDisplay
-            With one curve, the means.
+            Its curves are the means over folds, in the order of ``x``.
 
         Raises
         ------
         TypeError, ValueError
-            If the results are none, or have no such parameter or scorer.
+            If ``cv_results`` does not come from a search, or lacks the parameter or the scorer.
         """
         cv_results = results_of(cv_results)
-        display = cls({quantity: column_of(cv_results, f"mean_test_{quantity}")})
-        display._draw_points(cv_results, quantity, x, ax)
+        mean = column_of(cv_results, f"mean_test_{quantity}")
+        column, values = parameter_of(cv_results, x)
+        check_lengths(**{f"mean_test_{quantity}": mean, column: values})
+        if not np.isfinite(mean).any():
+            raise ValueError(f"quantity={quantity!r} has no finite value: every candidate failed.")
+        spread = None
+        if f"std_test_{quantity}" in cv_results:
+            spread = column_of(cv_results, f"std_test_{quantity}")
+        order = np.argsort(values, kind="stable")
+        order = order[np.isfinite(mean[order] + values[order])]
+        settings = _other_settings(cv_results, column, len(values))
+        rows = {label: order[settings[order] == label] for label in dict.fromkeys(settings[order])}
+        display = cls({label or quantity: mean[part] for label, part in rows.items()})
+        display._draw_points(values, mean, spread, rows, ax)
+        of_folds = "" if spread is None else " (± sd over folds)"
+        display.ax_.set(xlabel=x, ylabel=f"{quantity}{of_folds}")
         return display
 
     def plot(self, ax=None):
@@ -108,33 +134,58 @@ class ConvergenceDisplay:
         Returns
         -------
         self : ConvergenceDisplay
+
+        Raises
+        ------
+        ValueError
+            If ``relative`` is True and a curve starts at 0.
         """
+        drawn = {label: self._drawn(label, loss) for label, loss in self.curves.items()}
         self.ax_, self.lines_ = axes_of(ax), []
-        styles = curve_styles(len(self.curves))
-        for (label, loss), style in zip(self.curves.items(), styles, strict=True):
-            values = loss / loss[:1] if self.relative else loss
+        for (label, loss), style in zip(drawn.items(), curve_styles(len(drawn)), strict=True):
             epochs = np.arange(1, len(loss) + 1)
             every = max(1, len(loss) // 10)
-            self.lines_ += self.ax_.plot(epochs, values, label=label, markevery=every, **style)
+            self.lines_ += self.ax_.plot(epochs, loss, label=label, markevery=every, **style)
         self.ax_.set(xlabel="epoch", ylabel="Phi / Phi_0" if self.relative else "training loss")
-        positive = all((loss > 0).all() for loss in self.curves.values())
-        # A curve is empty where every fit diverged.
-        drawn = [loss for loss in self.curves.values() if len(loss) and positive]
-        span = [loss.max() / loss.min() for loss in drawn]
-        # A logarithmic axis shows a linear rate as a line, but reads badly under one decade.
-        if positive and max(span, default=1) > 10:
-            self.ax_.set_yscale("log")
-        self.ax_.legend()
+        whole_numbers_below(self.ax_)
+        log_if_wide(self.ax_, np.concatenate(list(drawn.values())))
+        if list(drawn) != [_ALONE]:
+            show_legend(self.ax_, self.lines_, list(drawn))
         return self
 
-    def _draw_points(self, cv_results, quantity, x, ax):
-        values = parameter_of(cv_results, x)
-        mean = column_of(cv_results, f"mean_test_{quantity}")
-        spread = column_of(cv_results, f"std_test_{quantity}")
-        order = np.argsort(values)
-        self.ax_ = axes_of(ax)
-        bars = self.ax_.errorbar(
-            values[order], mean[order], yerr=spread[order], marker="o", ms=4, capsize=3
-        )
-        self.lines_ = [bars.lines[0]]
-        self.ax_.set(xlabel=x, ylabel=quantity)
+    def _drawn(self, label, loss):
+        """The values that are drawn of a curve. A curve is empty where every fit diverged."""
+        if not self.relative or not len(loss):
+            return loss
+        if loss[0] == 0:
+            raise ValueError(
+                f"relative=True divides by the first loss, which is 0 in curves[{label!r}]: pass "
+                "relative=False or leave the curve out."
+            )
+        return loss / loss[0]
+
+    def _draw_points(self, values, mean, spread, rows, ax):
+        """A line with error bars for each label of ``rows``."""
+        self.ax_, self.lines_ = axes_of(ax), []
+        for (_, part), style in zip(rows.items(), curve_styles(len(rows)), strict=True):
+            yerr = None if spread is None else spread[part]
+            bars = self.ax_.errorbar(values[part], mean[part], yerr=yerr, capsize=3, **style)
+            self.lines_.append(bars.lines[0])
+        # Learning rates and penalties are searched over decades.
+        if 0 < 50 * np.nanmin(values) < np.nanmax(values):
+            self.ax_.set_xscale("log")
+        log_if_wide(self.ax_, mean)
+        if len(rows) > 1:
+            show_legend(self.ax_, self.lines_, list(rows))
+
+
+def _other_settings(cv_results, column, n):
+    """For each candidate the values of the searched parameters other than ``column``, as text."""
+    parts = []
+    for key in cv_results:
+        if key.startswith("param_") and key != column:
+            printed = [str(value) for value in cv_results[key]]
+            if len(printed) == n and len(set(printed)) > 1:
+                name = key.removeprefix("param_").rpartition("__")[2]
+                parts.append([f"{name} = {value}" for value in printed])
+    return np.array([", ".join(texts) for texts in zip(*parts, strict=True)] or [""] * n)

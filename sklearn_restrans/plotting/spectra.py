@@ -6,7 +6,15 @@ from numbers import Integral
 
 import numpy as np
 
-from .axes import axes_of, check_labelled, curve_styles, records_of
+from .axes import (
+    axes_of,
+    check_labelled,
+    check_numbers,
+    curve_styles,
+    records_of,
+    show_legend,
+    whole_numbers_below,
+)
 from .curves import ConvergenceDisplay
 
 
@@ -16,7 +24,8 @@ class SpectrumDisplay:
     Parameters
     ----------
     spectra : dict of str to tuple (attention, Z) of array-like of shape (r,)
-        Singular values, largest first, under the label of each pair.
+        Singular values, largest first, under the label of each pair. A value of 0 has no place on
+        the logarithmic axis: the curve ends before it.
 
     Attributes
     ----------
@@ -34,18 +43,14 @@ class SpectrumDisplay:
     """
 
     def __init__(self, spectra):
-        self.spectra = {}
-        for label, pair in check_labelled("spectra", spectra):
-            pair = [np.asarray(part, dtype=float) for part in pair]
-            if [part.ndim for part in pair] != [1, 1]:
-                raise ValueError(
-                    f"spectra: {label!r} must be a pair (attention, Z) of lists of singular values."
-                )
-            self.spectra[str(label)] = tuple(pair)
+        self.spectra = {
+            label: _check_pair(label, pair)
+            for label, pair in check_labelled("spectra", spectra, "pairs (attention, Z)").items()
+        }
 
     @classmethod
     def from_estimator(cls, estimator, *, layer=-1, stage="final", ax=None):
-        """Draw the spectra of a fitted estimator, or of each estimator of a dict.
+        """Draw the spectra of a fitted estimator, or of every estimator of a dict.
 
         Parameters
         ----------
@@ -66,7 +71,7 @@ class SpectrumDisplay:
         Raises
         ------
         ValueError
-            For another stage or layer.
+            If ``stage`` or ``layer`` is not one of those that were recorded.
         """
         if stage not in ("final", "initial"):
             raise ValueError(f"stage must be 'final' or 'initial', got {stage!r}.")
@@ -74,11 +79,12 @@ class SpectrumDisplay:
         spectra = {}
         for label, found in records_of(estimator, "conditioning_", "").items():
             n_layers = found.input_rank.shape[1]
-            if not isinstance(layer, Integral) or not -n_layers <= layer < n_layers:
+            is_integer = isinstance(layer, Integral) and not isinstance(layer, bool)
+            if not is_integer or not -n_layers <= layer < n_layers:
                 raise ValueError(
                     f"layer must be an integer from {-n_layers} to {n_layers - 1}, got {layer!r}."
                 )
-            # Beyond the rank of the layer's input every singular value is rounding.
+            # Singular values beyond the rank of the layer's input are rounding errors.
             rank = int(found.input_rank[record, layer])
             spectra[label] = tuple(
                 part.singular_values[record, layer, :rank] for part in (found.attention, found.Z)
@@ -103,12 +109,12 @@ class SpectrumDisplay:
         Returns
         -------
         display : ConvergenceDisplay
-            With one curve, the means; cv_results_ holds no whole spectra.
+            Its curves are the means over folds. ``cv_results_`` holds no whole spectra.
 
         Raises
         ------
         TypeError, ValueError
-            If the results are none, or have no such parameter or scorer.
+            If ``cv_results`` does not come from a search, or lacks the parameter or the scorer.
         """
         return ConvergenceDisplay.from_cv_results(cv_results, quantity=quantity, x=x, ax=ax)
 
@@ -128,11 +134,44 @@ class SpectrumDisplay:
         styles = curve_styles(len(self.spectra))
         for (label, (attention, Z)), style in zip(self.spectra.items(), styles, strict=True):
             start = f"{label}: " if label else ""
-            index = np.arange(1, len(Z) + 1)
-            self.lines_ += self.ax_.semilogy(index, Z, label=f"{start}Z", **style)
             dotted = {"color": style["color"], "ls": ":", "lw": 1.5}
-            index = np.arange(1, len(attention) + 1)
-            self.lines_ += self.ax_.semilogy(index, attention, label=f"{start}Attn(X)", **dotted)
+            for name, values, kind in (("Z", Z, style), ("Attn(X)", attention, dotted)):
+                index = np.arange(1, len(values) + 1)
+                shown = np.where(values > 0, values, np.nan)
+                self.lines_ += self.ax_.semilogy(index, shown, label=f"{start}{name}", **kind)
         self.ax_.set(xlabel="index", ylabel="singular value")
-        self.ax_.legend(fontsize="small")
+        whole_numbers_below(self.ax_)
+        self._draw_legend()
         return self
+
+    def _draw_legend(self):
+        """One entry per label, and one per kind of line, instead of two per label."""
+        from matplotlib.lines import Line2D
+
+        if list(self.spectra) == [""]:
+            show_legend(self.ax_, self.lines_, ["Z", "Attn(X)"])
+            return
+        kinds = [Line2D([], [], color="0.3", ls=style) for style in ("-", ":")]
+        labels = [*self.spectra, "Z", "Attn(X)"]
+        show_legend(self.ax_, [*self.lines_[::2], *kinds], labels)
+
+
+def _check_pair(label, pair):
+    """The two lists of singular values under a label, as arrays."""
+    try:
+        attention, Z = pair
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"spectra[{label!r}] must be a pair (attention, Z) of lists of singular values, got "
+            f"{pair!r:.80}."
+        ) from None
+    parts = []
+    for part, values in (("attention", attention), ("Z", Z)):
+        name = f"{part} of spectra[{label!r}]"
+        values = check_numbers(name, values, "singular values")
+        if (values < 0).any():
+            raise ValueError(
+                f"{name} must hold singular values, which are >= 0, got {values.min()}."
+            )
+        parts.append(values)
+    return tuple(parts)

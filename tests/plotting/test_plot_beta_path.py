@@ -2,6 +2,7 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -9,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sklearn_restrans import (
     BetaPathDisplay,
+    ConvergenceDisplay,
     ResidualTransformerRegressor,
     ResidualTransformerRegressorCV,
     residual_beta_path,
@@ -67,8 +69,59 @@ def test_another_search_is_drawn_by_what_its_results_hold(data):
     )
 
 
-def test_bad_input_of_a_path_is_named(models):
-    with pytest.raises(ValueError, match=r"table must be a DataFrame with columns .*, got int"):
-        BetaPathDisplay(3)
+def frame(columns, index=(0.0, 1.0)):
+    return pd.DataFrame(columns, index=list(index))
+
+
+NO_TABLES = {
+    "None": (None, r"table must be a DataFrame with columns .*, got NoneType"),
+    "a number": (3, r"table must be a DataFrame with columns .*, got int"),
+    "a dict": ({"loss": [1.0]}, r"table must be a DataFrame with columns .*, got dict"),
+    "one level": (frame({"loss": [1.0, 2.0]}), r"columns \(quantity, statistic\)"),
+    "no row": (
+        frame({("loss", "mean"): []}, ()),
+        r"a row and a column or more, got shape \(0, 1\)",
+    ),
+    "no mean": (
+        frame({("loss", "low"): [1.0, 2.0]}),
+        r"must have a column \('loss', 'mean'\), got",
+    ),
+    "words as beta": (
+        frame({("loss", "mean"): [1.0, 2.0]}, ("a", "b")),
+        r"table must be indexed by beta, each a number and listed once, got \['a', 'b'\]",
+    ),
+    "a beta twice": (
+        frame({("loss", "mean"): [1.0, 2.0]}, (0.0, 0.0)),
+        r"table must be indexed by beta, each a number and listed once, got \[0\.0, 0\.0\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NO_TABLES)
+def test_what_is_not_a_table_of_a_path_is_refused_in_words(case):
+    wrong, sentence = NO_TABLES[case]
+    with pytest.raises(ValueError, match=sentence):
+        BetaPathDisplay(wrong)
+
+
+def test_an_estimator_without_a_path_is_refused_in_words(models):
     with pytest.raises(ValueError, match=r"pass a fitted \.\.\.CV estimator"):
         BetaPathDisplay.from_estimator(models["beta = 0.0"])
+
+
+def test_a_search_over_more_than_beta_is_sent_to_the_display_that_can_draw_it():
+    results = {
+        "param_residual_beta": [0.0, 0.0, 1.0, 1.0],
+        "param_alpha": [1, 2, 1, 2],
+        "mean_test_score": [1.0, 2.0, 3.0, 4.0],
+    }
+    with pytest.raises(ValueError, match=r"draw it with ConvergenceDisplay\.from_cv_results"):
+        BetaPathDisplay.from_cv_results(results)
+    assert len(ConvergenceDisplay.from_cv_results(results, quantity="score").curves) == 2
+
+
+def test_a_beta_whose_fits_diverged_leaves_the_logarithmic_axis_as_it_is():
+    means = [1e-3, 1.0, np.nan]
+    display = BetaPathDisplay(frame({("sigma", "mean"): means}, (0.0, 1.0, 2.0))).plot()
+    np.testing.assert_array_equal(display.lines_[0].get_ydata(), means)
+    assert display.axes_[0].get_yscale() == "log"
