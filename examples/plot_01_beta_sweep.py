@@ -25,7 +25,6 @@ from _shared import (
     BETAS,
     HORIZON,
     TARGET,
-    beta_styles,
     command_line,
     finish,
     hourly_weather,
@@ -37,8 +36,10 @@ from sklearn.metrics import mean_absolute_error
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
 from sklearn_restrans import (
+    ConvergenceDisplay,
     DivergenceError,
     ResidualTransformerRegressor,
+    SpectrumDisplay,
     make_conditioning_scorer,
 )
 from sklearn_restrans.forecasting import make_supervised
@@ -157,22 +158,11 @@ print(f"\npersistence: MAE {persistence:.3f} degC (mean of the same 3 test folds
 # %%
 # The picture: loss curves per beta, and the spectra of Attn(X) and Z.
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-for beta, style in beta_styles().items():
-    if beta not in sgd:
-        continue
-    curve, spectrum = curves[beta], sgd[beta].conditioning_
-    rank = int(spectrum.input_rank[-1, -1])
-    left.plot(curve.epochs, curve.loss, label=f"beta = {beta:g}", **style)
-    index = np.arange(1, rank + 1)
-    Z = spectrum.Z.singular_values[-1, -1, :rank]
-    attention = spectrum.attention.singular_values[-1, -1, :rank]
-    right.semilogy(index, Z, label="Z", **style)
-    right.semilogy(index, attention, color=style["color"], ls=":", lw=1.5, label="Attn(X)")
-left.set(xlabel="epoch", ylabel="training loss", title=f"Plain SGD, step {SGD_STEP}, equal start")
-left.legend()
-right.set(xlabel="index", ylabel="singular value", title="After training")
-lines = right.get_legend_handles_labels()[0][-2:]
-right.legend(lines, ["Z = Attn(X) + beta X", "Attn(X)"])
+fitted = {f"beta = {beta:g}": model for beta, model in sgd.items()}
+ConvergenceDisplay.from_estimator(fitted, ax=left)
+left.set_title(f"Plain SGD, step {SGD_STEP}, equal start")
+SpectrumDisplay.from_estimator(fitted, ax=right)
+right.set_title("After training, Z = Attn(X) + beta X")
 picture = save(fig, args, f"beta_sweep_{weather.key}")
 table.to_csv(picture.with_suffix(".csv"), index=False)
 markdown = table.drop(columns="note").to_markdown(index=False, floatfmt=".4g")

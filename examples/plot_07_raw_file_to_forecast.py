@@ -110,7 +110,8 @@ persistence = scores["MAE"] / (1 - scores["skill"])
 right.bar(scores["fold"] + 0.4, persistence, color="0.6", width=0.4, label="no change")
 right.set(xlabel="fold (two weeks each)", ylabel="MAE [degC]", title="Backtest")
 right.set_xticks(scores["fold"] + 0.2, scores["fold"])
-right.legend()
+right.margins(y=0.25)  # room for the legend above the bars
+right.legend(ncols=2)
 picture = save(fig, args, "raw_file_to_forecast")
 
 # %%
