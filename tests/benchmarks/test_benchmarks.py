@@ -230,6 +230,20 @@ def test_windows_and_targets_of_the_synthetic_series(common):
     assert np.array_equal(y[:-1], np.asarray(view)[1:, -1, 0]), "the next reading of channel 0"
 
 
+def test_correlations_of_own_and_common_steps_are_not_averaged_over_opposite_signs(monkeypatch):
+    bench = importlib.import_module("bench_predictors")
+    signs = {"own": -1.0, "common": 0.5}
+    found = {
+        (data, step): {name: [(sign, 0.0)] * 3 for name in ("linearized", "pilot")}
+        for data in ("a", "b")
+        for step, sign in signs.items()
+    }
+    monkeypatch.setattr(bench, "measured", lambda size, init: found)
+    rows, targets = bench.correlations("gaussian")(None)
+    assert [(row["mean, own"], row["mean, common"]) for row in rows] == [(-1.0, 0.5)] * 2
+    assert [target.measured for target in targets] == [-0.25] * 2, "their mean stays the target"
+
+
 def test_the_bare_loop_accumulates_the_gradient_of_the_batch(common):
     bench = importlib.import_module("bench_fit")
     view, y = common.make_windows(64, 4)
