@@ -1,15 +1,20 @@
-"""What the benchmarks share: data, rival models, interleaved medians, JSON and the README's tables.
+"""What the benchmarks share: data, models, timing, memory, targets, and the tables of the README.
 
+Private parts of the package that a benchmark measures are imported here and nowhere else.
 ``python benchmarks/_common.py`` writes the tables of ``README.md`` anew from ``results/*.json``.
 """
 
 import argparse
 import datetime
+import gc
 import importlib.metadata
 import json
 import os
 import platform
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -23,19 +28,61 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 
 from sklearn_restrans import ResidualTransformerRegressor, SequenceView
+from sklearn_restrans._data.scaling import Scaler
+from sklearn_restrans._data.sources import DenseSource, make_source
 from sklearn_restrans._model.architecture import Architecture
 from sklearn_restrans._model.initialization import reset_parameters
+from sklearn_restrans._model.shortcuts import choose, forward
 from sklearn_restrans._model.transformer import ResidualTransformer
+from sklearn_restrans.datasets import fetch_jena_climate
+from sklearn_restrans.forecasting import make_supervised
+
+__all__ = [
+    "BATCH_SIZE",
+    "LEFT_OUT",
+    "MB",
+    "N_CHANNELS",
+    "Architecture",
+    "DenseSource",
+    "ResidualTransformer",
+    "SkorchNet",
+    "StockEncoder",
+    "Target",
+    "choose",
+    "data_folder",
+    "exponent",
+    "flattened",
+    "forget_peak",
+    "forward",
+    "grown_megabytes",
+    "interleaved",
+    "jena_windows",
+    "light_gbm",
+    "make_series",
+    "make_windows",
+    "our_epochs",
+    "our_model",
+    "peak_bytes",
+    "reset_parameters",
+    "run",
+    "seconds",
+    "source_of",
+    "torch_model",
+    "windows_of",
+]
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 README = HERE / "README.md"
 N_CHANNELS = 14
-BATCH_SIZE = 128  # on every side
+BATCH_SIZE = 128  # for every contender
+MB = 1e6
+# Rows and targets of a table whose data is not there.
+LEFT_OUT = [{"left out": "no real data: set SKLEARN_RESTRANS_DATA"}], []
 PACKAGES = ("numpy", "torch", "scikit-learn", "skorch", "lightgbm")
 
 
-# ---- data and models ---------------------------------------------------------------------------
+# ---- data --------------------------------------------------------------------------------------
 
 
 def make_series(n_rows, n_channels=N_CHANNELS, seed=0):
@@ -45,15 +92,50 @@ def make_series(n_rows, n_channels=N_CHANNELS, seed=0):
     return lfilter([0.19**0.5], [1.0, -0.9], noise, axis=0).astype(np.float32)
 
 
-def make_windows(n_windows, n_tokens, n_channels=N_CHANNELS):
-    """All windows of a series (a SequenceView) and the next reading of channel 0 as target."""
-    series = make_series(n_windows + n_tokens, n_channels)
-    ends = np.arange(n_tokens - 1, n_windows + n_tokens - 1)
+def windows_of(series, n_tokens):
+    """All windows of a series that have a next row, and the next reading of channel 0 as target."""
+    ends = np.arange(n_tokens - 1, len(series) - 1)
     return SequenceView(series, ends, n_tokens), series[ends + 1, 0]
 
 
+def make_windows(n_windows, n_tokens, n_channels=N_CHANNELS):
+    """``n_windows`` windows of a synthetic series (a SequenceView) and their targets."""
+    return windows_of(make_series(n_windows + n_tokens, n_channels), n_tokens)
+
+
+def flattened(view, dtype=None):
+    """The windows as a table with one row each, as models of tables take them."""
+    return np.asarray(view, dtype=dtype).reshape(len(view), -1)
+
+
+def source_of(view):
+    """The windows as training and prediction read them: scaled float32 tensors on the CPU."""
+    return make_source(view, Scaler.fit(view.series), torch.float32, torch.device("cpu"))
+
+
+def data_folder():
+    """Folder of the real data, or None.
+
+    It is SKLEARN_RESTRANS_DATA, or ``shared/data`` beside the checkout.
+    """
+    named = os.environ.get("SKLEARN_RESTRANS_DATA")
+    folder = Path(named) if named else HERE.parents[1] / "shared" / "data"
+    return folder if folder.is_dir() else None
+
+
+def jena_windows(n_rows, n_tokens):
+    """Full windows of hourly Jena weather and the air temperature 24 hours later, in float32."""
+    frame = fetch_jena_climate(data_folder(), frequency="1h").astype(np.float32)
+    X, y = make_supervised(frame.iloc[:n_rows], "T (degC)", 24, window=n_tokens)
+    full = np.flatnonzero(~X.partial)
+    return X[full], y.to_numpy(dtype=np.float32)[full]
+
+
+# ---- models ------------------------------------------------------------------------------------
+
+
 def our_model(**settings):
-    """The regressor on the CPU with one seed, this benchmark's batch size and learned positions."""
+    """The regressor on the CPU, with one seed, the common batch size and learned positions."""
     defaults = {"batch_size": BATCH_SIZE, "device": "cpu", "random_state": 0}
     defaults["positions"] = "learned"
     return ResidualTransformerRegressor(
@@ -62,7 +144,7 @@ def our_model(**settings):
 
 
 def our_epochs(view, y, n_epochs=3, **settings):
-    """Seconds of each epoch but the first, as ``history_`` has them."""
+    """Seconds of each epoch after the first, as recorded in ``history_``."""
     model = our_model(max_iter=1 + n_epochs, **settings).fit(view, y)
     return model.history_["dur"].tolist()[1:]
 
@@ -74,6 +156,14 @@ def torch_model(n_tokens, d_model, n_features=N_CHANNELS, **options):
     module = ResidualTransformer(arch)
     reset_parameters(module, generator=torch.Generator().manual_seed(0))
     return module
+
+
+def light_gbm(**settings):
+    """LightGBM with its default settings, one seed and the threads of the run."""
+    # Imported here, so that benchmarks without it do not load its OpenMP beside torch's.
+    from lightgbm import LGBMRegressor
+
+    return LGBMRegressor(n_jobs=torch.get_num_threads(), verbose=-1, random_state=0, **settings)
 
 
 class StockEncoder(nn.Module):
@@ -96,14 +186,14 @@ class StockEncoder(nn.Module):
 
 
 class SkorchNet:
-    """skorch's ``NeuralNetRegressor`` with its own loader and optimiser, on windows in memory."""
+    """skorch's ``NeuralNetRegressor`` with its default loader and optimiser, on copied windows."""
 
     def __init__(self, module, view, y):
         self.X, self.y = np.asarray(view), y[:, None]
         self.net = NeuralNetRegressor(
             module, max_epochs=1, batch_size=BATCH_SIZE, lr=1e-3, train_split=None, verbose=0
         ).initialize()
-        # Buffers and lazily imported code: what "after the first epoch" leaves out on our side.
+        # Fills buffers and imports lazy code. Leaving out the first epoch does the same for us.
         few = 2 * BATCH_SIZE
         self.net.partial_fit(self.X[:few], self.y[:few])
 
@@ -115,27 +205,22 @@ class SkorchNet:
         return self.net.predict(self.X)
 
 
-def data_folder():
-    """Folder of the real data: SKLEARN_RESTRANS_DATA, or ``shared/data`` beside the checkout."""
-    named = os.environ.get("SKLEARN_RESTRANS_DATA")
-    folder = Path(named) if named else HERE.parents[1] / "shared" / "data"
-    return folder if folder.is_dir() else None
-
-
 # ---- measuring ---------------------------------------------------------------------------------
 
 
-def seconds(function: Callable, *args) -> float:
+def seconds(function: Callable, *args, **options) -> float:
     """Wall time of one call."""
     started = time.perf_counter()
-    function(*args)
+    function(*args, **options)
     return time.perf_counter() - started
 
 
 def interleaved(contenders: dict[str, Callable], rounds: int) -> dict[str, float]:
-    """Median seconds of each contender; in every round each runs once, in turning order.
+    """Median seconds of each contender.
 
-    A contender is a function that returns its seconds, or a list of them.
+    In every round each contender runs once, and each round begins with another one, so that a slow
+    minute of the machine hits all of them. A contender is a function that returns its seconds, or
+    a list of them.
     """
     times: dict[str, list[float]] = {name: [] for name in contenders}
     names = list(contenders)
@@ -150,9 +235,41 @@ def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
 
 
+def grown_megabytes(file, *arguments) -> float:
+    """MB by which ``python file --child arguments`` says that its peak of memory grew.
+
+    A process of its own starts with a low peak, and what it frees does not hide what it needs.
+    """
+    command = [sys.executable, file, "--child", *map(str, arguments)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(answer.stdout.split()[-1]) / MB
+
+
+def peak_bytes() -> int:
+    """Largest resident memory of this process so far.
+
+    On Linux a child inherits ru_maxrss from its parent, so there the process's own mark is read.
+    """
+    status = Path("/proc/self/status")
+    if status.is_file():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def forget_peak() -> None:
+    """Reset the peak of :func:`peak_bytes` to the memory resident now; only Linux can."""
+    gc.collect()
+    marks = Path("/proc/self/clear_refs")
+    if marks.is_file():
+        marks.write_text("5")  # 5 resets the peak, see proc(5)
+
+
 @dataclass(frozen=True)
 class Target:
-    """A claimed ratio with its bound, and what was measured."""
+    """A claim about a measured number, with the bound that it must keep."""
 
     claim: str
     measured: float
@@ -169,7 +286,7 @@ class Target:
 
 
 def machine_facts() -> dict:
-    """What the numbers depend on."""
+    """The machine, the number of threads and the versions that the numbers depend on."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -192,16 +309,17 @@ def machine_facts() -> dict:
 
 
 def run(name: str, description: str, sections: dict[str, Callable], sizes: dict, argv=None):
-    """Run a benchmark from the command line; returns None, or the sentence of missed targets.
+    """Run a benchmark from the command line; return None, or a sentence with the missed targets.
 
-    ``sections`` maps the title of a table to ``function(size) -> (rows, targets)``; ``sizes`` maps
-    "quick" and "full" to what the functions get. Only a complete full run is recorded in
-    ``results`` and shown in the README; others write to ``--output``.
+    ``sections`` maps the title of a table to a function from a size to (rows, targets); ``sizes``
+    maps "quick" and "full" to the size that the functions get. Only a complete full run is recorded
+    in ``results`` and shown in the README; every other run writes to ``--output``.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small sizes, one or two minutes")
-    parser.add_argument("--threads", type=int, choices=(1, 2), default=1)
-    parser.add_argument("--only", nargs="+", choices=list(sections), metavar="TABLE")
+    parser.add_argument("--threads", type=int, choices=(1, 2), default=1, help="default: 1")
+    titles = f"run these tables only, of: {', '.join(sections)}"
+    parser.add_argument("--only", nargs="+", choices=list(sections), metavar="TABLE", help=titles)
     parser.add_argument("--output", type=Path, default=None, help="folder for the JSON file")
     args = parser.parse_args(argv)
     complete = not args.quick and args.only is None
@@ -252,9 +370,10 @@ def _cell(value) -> str:
 
 
 def render(text: str, results: Path) -> str:
-    """README text with the part between the markers of each recorded run made from its JSON.
+    """The README's text with the tables of every recorded run written anew from its JSON file.
 
-    ``<!-- bench_fit_1 -->`` ... ``<!-- /bench_fit_1 -->`` shows ``results/bench_fit_1.json``.
+    ``results/bench_fit_1.json`` is shown between the markers ``<!-- bench_fit_1 -->`` and
+    ``<!-- /bench_fit_1 -->``.
     """
     lines, inside = [], None
     for line in text.splitlines():

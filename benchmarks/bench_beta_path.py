@@ -2,13 +2,12 @@
 
 ``python benchmarks/bench_beta_path.py [--quick] [--only TABLE ...]``
 
-Wall clock on two processes with one thread each, workers warm. skorch trains the same model by its
-plain formulas with its own data loader and loop, without a hold-out. Both sides take plain SGD with
-one fixed step (skorch's default, and the paper's experiment) over equal windows, epochs, batches
-and folds.
+The times are wall clock on two warm worker processes with one thread each. skorch trains the same
+model by its plain formulas, with its own data loader and loop, without a hold-out. Both sides take
+plain SGD with one fixed step (skorch's default, and the paper's experiment) over equal windows,
+epochs, batches and folds.
 """
 
-import subprocess
 import sys
 from dataclasses import dataclass
 
@@ -16,44 +15,46 @@ import numpy as np
 import torch
 from _common import (
     BATCH_SIZE,
+    LEFT_OUT,
+    MB,
     N_CHANNELS,
+    Architecture,
+    ResidualTransformer,
     Target,
     data_folder,
+    forget_peak,
+    grown_megabytes,
     interleaved,
+    jena_windows,
     make_windows,
     our_model,
+    peak_bytes,
+    reset_parameters,
     run,
     seconds,
 )
-from bench_windows import forget_peak, peak_bytes
 from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
 from skorch import NeuralNetRegressor
 
 from sklearn_restrans import residual_beta_path
-from sklearn_restrans._model.architecture import Architecture
-from sklearn_restrans._model.initialization import reset_parameters
-from sklearn_restrans._model.transformer import ResidualTransformer
-from sklearn_restrans.datasets import fetch_jena_climate
-from sklearn_restrans.forecasting import make_supervised
 
-MB = 1e6
 T = 24
 STEP = 1e-3
 BETAS = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
-# What two medians of equal work differ by from run to run.
+# Two medians of equal work differ by this much from run to run.
 NOISE = 0.05
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything one run takes."""
+    """Numbers of windows, folds, epochs and rounds of one run."""
 
     n_windows: int = 10_000  # 8,000 in the training part of each of 5 folds
     n_folds: int = 5
     n_epochs: int = 10
     processes: int = 2
     rounds: int = 2
-    skorch_rounds: int = 1  # minutes long
+    skorch_rounds: int = 1  # one round takes minutes
     readouts: tuple = ("last", "mean")
     widths: tuple = (16, 32, 64)
     jena_rows: int | None = None
@@ -113,7 +114,7 @@ def over_skorch(X, y, cv, n_jobs, n_epochs, **model):
 
 
 def sgd_model(**settings):
-    """Our estimator with the optimiser that skorch takes."""
+    """Our estimator with skorch's default optimiser."""
     return our_model(solver="sgd", learning_rate_init=STEP, tol=0, n_threads=1, **settings)
 
 
@@ -140,7 +141,7 @@ CONTENDERS = {"skorch": over_skorch, "ours": over_ours, "stacked": stacked}
 def compare(X, y, cv, size, **model):
     """A row with the seconds of every contender and their ratios to the stacked path."""
     few, folds = np.arange(min(len(X), 2 * BATCH_SIZE)), KFold(2)
-    for function in CONTENDERS.values():  # warms the workers
+    for function in CONTENDERS.values():  # starts the workers and loads their code
         function(X[few], y[few], folds, size.processes, 1, **model)
     scores = {}
 
@@ -153,7 +154,7 @@ def compare(X, y, cv, size, **model):
     ours = {name: timed(name, size.processes) for name in ("ours", "stacked")}
     times = interleaved({"skorch": timed("skorch", size.processes)}, size.skorch_rounds)
     times |= interleaved(ours | {"stacked, 1 process": timed("stacked", 1)}, size.rounds)
-    # float32 sums of other order, over hundreds of steps: the searches are the same search.
+    # Both searches compute the same numbers, except that float32 sums are taken in another order.
     np.testing.assert_allclose(scores["stacked"], scores["ours"], atol=2e-2)
     plan = residual_beta_path(X[few], y[few], BETAS, estimator=sgd_model(max_iter=1, **model)).plan
     trained = [len(train) for train, _ in cv.split(X)]
@@ -199,16 +200,14 @@ def _targets(row, where, d_of_last):
 def jena(size):
     """The same search on Jena weather: air temperature in 24 hours from the last 24."""
     if data_folder() is None:
-        return [{"left out": "no real data: set SKLEARN_RESTRANS_DATA"}], []
-    frame = fetch_jena_climate(data_folder(), frequency="1h").astype(np.float32)
-    X, y = make_supervised(frame.iloc[: size.jena_rows], "T (degC)", 24, window=T)
-    full = ~X.partial
-    X, y = X[full], y.to_numpy(dtype=np.float32)[full]
+        return LEFT_OUT
+    X, y = jena_windows(size.jena_rows, T)
     mean, scale = y.mean(), y.std()
     cv = TimeSeriesSplit(
         size.n_folds, gap=24, max_train_size=size.jena_train, test_size=size.jena_test
     )
-    X.series = ((X.series - X.series.mean(0)) / X.series.std(0)).astype(np.float32)  # for skorch
+    # skorch does not scale its inputs, so the series is scaled for both sides.
+    X.series = ((X.series - X.series.mean(0)) / X.series.std(0)).astype(np.float32)
     rows, targets = [], []
     for d in size.widths[::2]:
         row = compare(X, (y - mean) / scale, cv, size, d_model=d, readout="last")
@@ -221,7 +220,7 @@ def jena(size):
 
 
 def cost_model(size):
-    """Milliseconds per candidate and step, one by one, as planned, and all 8 in one group."""
+    """Milliseconds per candidate and step: one by one, as planned, and all 8 in one group."""
     rows, targets = [], []
     for readout, n_windows in size.cost_windows:
         for n_tokens in size.cost_lengths:
@@ -241,18 +240,18 @@ def _cost(X, y, size, **settings):
     plans = {}
 
     def epochs(stack):
-        """Milliseconds of each epoch but the first, all candidates together."""
+        """Milliseconds per step of each epoch after the first, all candidates together."""
         path = residual_beta_path(X, y, BETAS, estimator=model, stacked=stack)
         plans[stack] = path.plan
-        seconds = sum(fit.history_["dur"].to_numpy()[1:] for fit in path.estimators.values())
-        return (1e3 * seconds / steps).tolist()
+        durations = sum(fit.history_["dur"].to_numpy()[1:] for fit in path.estimators.values())
+        return (1e3 * durations / steps).tolist()
 
     ways = {"one by one": False, "as planned": "auto", "in one group": True}
     times = interleaved(
         {name: lambda stack=stack: epochs(stack) for name, stack in ways.items()}, size.cost_rounds
     )
     group = plans["auto"]["size"]
-    if group == 1:  # the same thing twice
+    if group == 1:  # then the plan is to train one by one, and the same thing was measured twice
         times["as planned"] = times["one by one"]
     return {"group": group} | times
 
@@ -261,21 +260,19 @@ def _cost(X, y, size, **settings):
 
 
 def memory(size):
-    """MB by which the peak of a process grows during a search without other processes."""
+    """MB by which the peak memory of a process grows during a search in that process alone."""
     rows = []
     for readout in size.readouts:
         row = {"read-out": readout, "d": size.widths[-1]}
         for name in CONTENDERS:
             numbers = (readout, size.widths[-1], size.n_windows, size.n_folds)
-            command = [sys.executable, __file__, "--child", name, *map(str, numbers)]
-            answer = subprocess.run(command, capture_output=True, text=True, check=True)
-            row[f"{name} (MB)"] = float(answer.stdout.split()[-1]) / MB
+            row[f"{name} (MB)"] = grown_megabytes(__file__, name, *numbers)
         rows.append(row | {"windows as a copy (MB)": 4 * size.n_windows * T * N_CHANNELS / MB})
     return rows, []
 
 
 def child(name, readout, d_model, n_windows, n_folds):
-    """One search of one epoch; print by how many bytes the peak of this process grew."""
+    """Search once with one epoch and print by how many bytes this process's peak memory grew."""
     torch.set_num_threads(1)
     settings = {"n_jobs": 1, "n_epochs": 1, "d_model": int(d_model), "readout": readout}
     CONTENDERS[name](*make_windows(4 * BATCH_SIZE, T), KFold(2), **settings)

@@ -1,4 +1,4 @@
-"""What the diagnostics cost: one record of the conditioning against one epoch.
+"""What the diagnostics cost: the time of one record of the conditioning, beside one epoch.
 
 ``python benchmarks/bench_conditioning.py [--quick] [--threads 2] [--only TABLE ...]``
 """
@@ -8,15 +8,13 @@ import sys
 import time
 from dataclasses import dataclass
 
-from _common import Target, interleaved, make_windows, our_model, run, torch_model
+from _common import Target, choose, interleaved, make_windows, our_model, run, torch_model
 from skorch.callbacks import Callback
-
-from sklearn_restrans._model.shortcuts import choose
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything one run takes."""
+    """Numbers of windows, rounds, epochs and probe sequences of one run."""
 
     n_windows: int = 20_000
     rounds: int = 3
@@ -39,7 +37,7 @@ SIZES = {
 
 
 class Gaps(Callback):
-    """Seconds between the end of an epoch and the start of the next, where the record is made."""
+    """Seconds between the end of an epoch and the start of the next: the record is made there."""
 
     def on_train_begin(self, net, **_):
         self.seconds_, self.ended_ = [], None
@@ -90,7 +88,6 @@ def diagnostics(size):
 
 def probe_sizes(size):
     """Seconds of one record against the number of probe sequences."""
-    view, y = make_windows(max(size.samples), 24)
     rows = []
     for T in (24, 144):
         view, y = make_windows(max(size.samples), T)

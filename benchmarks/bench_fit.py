@@ -14,36 +14,38 @@ import numpy as np
 import torch
 from _common import (
     BATCH_SIZE,
+    LEFT_OUT,
     N_CHANNELS,
     SkorchNet,
     StockEncoder,
     Target,
+    choose,
     data_folder,
     exponent,
+    flattened,
+    forward,
     interleaved,
+    jena_windows,
+    light_gbm,
     make_series,
     make_windows,
     our_epochs,
     our_model,
     run,
     seconds,
+    source_of,
     torch_model,
+    windows_of,
 )
-from lightgbm import LGBMRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.neural_network import MLPRegressor
 
 from sklearn_restrans import SequenceView
-from sklearn_restrans._data.scaling import Scaler
-from sklearn_restrans._data.sources import make_source
-from sklearn_restrans._model.shortcuts import choose, forward
-from sklearn_restrans.datasets import fetch_jena_climate
-from sklearn_restrans.forecasting import make_supervised
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything one run takes."""
+    """Numbers of windows, rounds, lengths and widths of one run."""
 
     n_windows: int = 20_000
     rounds: int = 3
@@ -90,7 +92,7 @@ SIZES = {
 
 def rivals(view, y, d_model):
     """Every contender as a function that returns its seconds per epoch."""
-    flat = np.asarray(view).reshape(len(view), -1)
+    flat = flattened(view)
     skorch = SkorchNet(torch_model(view.window, d_model, readout="last"), view, y)
     encoder = SkorchNet(StockEncoder(N_CHANNELS, d_model), view, y)
     mlp = MLPRegressor(hidden_layer_sizes=(2 * d_model,), batch_size=BATCH_SIZE, random_state=0)
@@ -122,14 +124,14 @@ def epochs(size):
 
 
 def whole_fits(size):
-    """Seconds of whole fits with the default settings of each library, on flattened windows."""
+    """Seconds of whole fits with each library's default settings; trees take flattened windows."""
     rows = []
     for T in size.lengths:
         view, y = make_windows(size.n_windows, T)
-        flat = np.asarray(view).reshape(len(view), -1)
+        flat = flattened(view)
         models = {
             "HistGradientBoosting": HistGradientBoostingRegressor(random_state=0),
-            "LightGBM": LGBMRegressor(n_jobs=torch.get_num_threads(), verbose=-1, random_state=0),
+            "LightGBM": light_gbm(),
         }
         contenders = {"ours": lambda view=view, y=y: seconds(our_model(batch_size=64).fit, view, y)}
         for name, model in models.items():
@@ -139,7 +141,7 @@ def whole_fits(size):
 
 
 def readouts(size):
-    """Models whose layers cannot be cut to one token: mean read-out, two layers."""
+    """Seconds per epoch of models that need every token of a layer: mean read-out, two layers."""
     T, d = size.lengths[0], size.widths[-1]
     view, y = make_windows(size.n_windows, T)
     rows, targets = [], []
@@ -163,15 +165,13 @@ def readouts(size):
 
 
 class BareLoop:
-    """The loop one would write by hand round the same algebra: no skorch, no estimator.
+    """A training loop as one writes it by hand, with the same algebra: no skorch, no estimator.
 
-    ``micro`` accumulates the gradient of a batch over passes of so many windows.
+    With ``micro`` the gradient of a batch is accumulated over passes of ``micro`` windows.
     """
 
     def __init__(self, view, y, batch_size=BATCH_SIZE, micro=None, **options):
-        scaler = Scaler.fit(view.series)
-        source = make_source(view, scaler, torch.float32, torch.device("cpu"))
-        self.windows, self.y = source.windows, torch.from_numpy(y[:, None])
+        self.windows, self.y = source_of(view).windows, torch.from_numpy(y[:, None])
         self.module = torch_model(view.window, n_features=view.shape[2], **options)
         self.optimizer = torch.optim.AdamW(self.module.parameters(), lr=1e-3, fused=True)
         self.batch_size, self.micro = batch_size, micro or batch_size
@@ -193,7 +193,7 @@ class BareLoop:
 
 
 def overhead(size):
-    """What the estimator's loop costs over a bare one."""
+    """Seconds per epoch of the estimator's loop and of a bare one."""
     rows, targets = [], []
     cases = [(24, 16, N_CHANNELS, 1.10), (24, 64, N_CHANNELS, 1.03), (4, 4, 1, 1.5)]
     for T, d, f, bound in cases:
@@ -213,7 +213,7 @@ def overhead(size):
 
 
 def micro_batches(size):
-    """Microseconds per window when a batch of 512 is accumulated over smaller passes."""
+    """Microseconds per window when the gradient of 512 is accumulated over smaller passes."""
     rows, d = [], size.widths[-1]
     for readout, T in product(("last", "mean"), size.lengths):
         view, y = make_windows(size.n_micro, T)
@@ -234,7 +234,7 @@ def micro_batches(size):
 
 
 def growth(size):
-    """Seconds per epoch against one size at a time, and the measured exponent."""
+    """Seconds per epoch as one size grows at a time, and the measured exponent."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         views = [_mapped_windows(Path(folder), n) for n in size.grow_windows]
@@ -273,9 +273,9 @@ def _mapped_windows(folder, n_windows, n_tokens=24):
     file = folder / f"{n_windows}.f32"
     series = make_series(n_windows + n_tokens)
     series.tofile(file)
+    view, y = windows_of(series, n_tokens)
     mapped = np.memmap(file, np.float32, "r", shape=series.shape)
-    ends = np.arange(n_tokens - 1, n_windows + n_tokens - 1)
-    return SequenceView(mapped, ends, n_tokens), series[ends + 1, 0]
+    return SequenceView(mapped, view.ends, n_tokens), y
 
 
 # ---- real data, whole fits ----------------------------------------------------------------------
@@ -284,16 +284,12 @@ def _mapped_windows(folder, n_windows, n_tokens=24):
 def jena(size):
     """Whole fits on Jena weather: air temperature in 24 hours from the last 24."""
     if data_folder() is None:
-        return [{"left out": "no real data: set SKLEARN_RESTRANS_DATA"}], []
-    frame = fetch_jena_climate(data_folder(), frequency="1h").astype(np.float32)
-    X, y = make_supervised(frame.iloc[: size.jena_rows], "T (degC)", 24, window=24)
-    full = np.flatnonzero(~X.partial)
-    cut = int(0.8 * len(full))
+        return LEFT_OUT
+    X, y = jena_windows(size.jena_rows, 24)
+    cut = int(0.8 * len(X))
     # Windows and targets of the held-out part begin after the last training target.
-    train, test = full[: cut - 48], full[cut:]
-    y = y.to_numpy()
-    flat = np.asarray(X).reshape(len(X), -1)
-    lightgbm = LGBMRegressor(n_jobs=torch.get_num_threads(), verbose=-1, random_state=0)
+    train, test = np.arange(cut - 48), np.arange(cut, len(X))
+    flat, lightgbm = flattened(X), light_gbm()
 
     def error(model, inputs):
         return float(np.sqrt(np.mean((model.predict(inputs[test]) - y[test]) ** 2)))
@@ -309,8 +305,8 @@ def jena(size):
             took = seconds(model.fit, X[train], y[train])
             name = f"ours, batch {batch}, {n_epochs} epochs"
             rows.append(_fit_row(name, took, error(model, X), base_time, goal))
-    there = [row for row in rows[1:] if row["held-out RMSE (K)"] <= goal]
-    if not there:
+    reached = [row for row in rows[1:] if row["held-out RMSE (K)"] <= goal]
+    if not reached:
         return rows, [
             Target(
                 "ours / LightGBM: held-out RMSE of the best fit",
@@ -319,7 +315,7 @@ def jena(size):
                 at_least=False,
             )
         ]
-    best = min(row["time / LightGBM"] for row in there)
+    best = min(row["time / LightGBM"] for row in reached)
     claim = "ours / LightGBM: whole fit to LightGBM's held-out RMSE (stretch goal)"
     return rows, [Target(claim, best, 1.0, at_least=False)]
 
@@ -335,7 +331,7 @@ def _fit_row(name, took, error, base_time, goal):
 
 
 def bfloat16(size):
-    """bfloat16 products against float32, seconds per epoch."""
+    """Seconds per epoch with products in bfloat16 and in float32."""
     rows, d = [], size.widths[-1]
     for T in size.lengths:
         view, y = make_windows(size.n_windows // 4, T)

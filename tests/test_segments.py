@@ -1,5 +1,7 @@
 """Windows never cross from one series, station or gap to another."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -130,7 +132,7 @@ def test_stations_below_each_other_are_named_by_their_segments():
     X, y = series()
     frame = pd.concat([hourly(X[k : k + 20]) for k in (0, 20, 40)])
     model = ResidualTransformerRegressor(window=WINDOW, **SMALL)
-    with pytest.raises(ValueError, match=r"go back, or repeat, at row 20 .* segments="):
+    with pytest.raises(ValueError, match=r"go back, or repeat, at row 20 .*segments="):
         model.fit(frame, y)
     model.fit(frame, y, segments=STATIONS)
     X = frame.to_numpy()
@@ -211,10 +213,13 @@ def test_targets_and_windows_of_a_frame_of_stations_stay_within_each():
     frame = stations()
     X, y = make_supervised(frame, "x", 2, window=WINDOW, group="station")
     assert X.columns.tolist() == ["x", "y", "z"]
-    alone = [
-        make_supervised(part.drop(columns="station"), "x", 2, window=WINDOW)
-        for _, part in frame.groupby("station", sort=False)
-    ]
+    with warnings.catch_warnings():
+        # Of the 20 rows of one station alone its gap cuts 14 % of the history away.
+        warnings.filterwarnings("ignore", message="gaps between the time stamps cut away 14%")
+        alone = [
+            make_supervised(part.drop(columns="station"), "x", 2, window=WINDOW)
+            for _, part in frame.groupby("station", sort=False)
+        ]
     np.testing.assert_array_equal(np.asarray(X), np.concatenate([np.asarray(v) for v, _ in alone]))
     pd.testing.assert_series_equal(y, pd.concat([target for _, target in alone]))
     assert y.attrs["dropped"]["no_row"] == sum(t.attrs["dropped"]["no_row"] for _, t in alone)

@@ -1,5 +1,6 @@
-"""Every benchmark runs and reports; no time is asserted here."""
+"""Every benchmark runs and reports. No time is asserted here."""
 
+import ast
 import importlib
 import json
 import shutil
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 TINY = {
     "bench_fit": {
         "n_windows": 260,
@@ -137,6 +138,22 @@ def test_the_quick_path_writes_every_table_and_target(name, tmp_path, monkeypatc
     assert "targets met" in capsys.readouterr().out
 
 
+def private_imports(text):
+    """Modules with a private part in their name that a file imports from this package."""
+    modules = [
+        node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)
+    ]
+    ours = [module.split(".") for module in modules if module.startswith("sklearn_restrans")]
+    return [".".join(parts) for parts in ours if any(part.startswith("_") for part in parts)]
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_private_parts_reach_a_benchmark_through_common_only(name):
+    """So that a change inside the package is followed in one file."""
+    assert private_imports((BENCHMARKS / f"{name}.py").read_text(encoding="utf-8")) == []
+    assert private_imports("from sklearn_restrans._core import f") == ["sklearn_restrans._core"]
+
+
 def test_a_missed_target_is_a_sentence_and_a_met_one_is_none(common, tmp_path, capsys):
     """A string given to sys.exit is printed and makes the exit status 1; None makes it 0."""
 
@@ -213,6 +230,20 @@ def test_windows_and_targets_of_the_synthetic_series(common):
     assert np.array_equal(y[:-1], np.asarray(view)[1:, -1, 0]), "the next reading of channel 0"
 
 
+def test_correlations_of_own_and_common_steps_are_not_averaged_over_opposite_signs(monkeypatch):
+    bench = importlib.import_module("bench_predictors")
+    signs = {"own": -1.0, "common": 0.5}
+    found = {
+        (data, step): {name: [(sign, 0.0)] * 3 for name in ("linearized", "pilot")}
+        for data in ("a", "b")
+        for step, sign in signs.items()
+    }
+    monkeypatch.setattr(bench, "measured", lambda size, init: found)
+    rows, targets = bench.correlations("gaussian")(None)
+    assert [(row["mean, own"], row["mean, common"]) for row in rows] == [(-1.0, 0.5)] * 2
+    assert [target.measured for target in targets] == [-0.25] * 2, "their mean stays the target"
+
+
 def test_the_bare_loop_accumulates_the_gradient_of_the_batch(common):
     bench = importlib.import_module("bench_fit")
     view, y = common.make_windows(64, 4)
@@ -228,12 +259,11 @@ def test_the_bare_loop_accumulates_the_gradient_of_the_batch(common):
     assert torch.allclose(*gradients, rtol=1e-4, atol=1e-6)
 
 
-def test_the_peak_of_memory_sees_what_was_allocated_and_freed():
-    bench = importlib.import_module("bench_windows")
+def test_the_peak_of_memory_sees_what_was_allocated_and_freed(common):
     np.ones(200_000_000, np.uint8)
-    bench.forget_peak()
-    before = bench.peak_bytes()
+    common.forget_peak()
+    before = common.peak_bytes()
     np.ones(40_000_000, np.uint8)
-    grown = bench.peak_bytes() - before
-    # Pages that were free already may have been used for a part of it. Only Linux can forget.
+    grown = common.peak_bytes() - before
+    # A part may have used pages that were free already. Only Linux can forget the peak.
     assert 20e6 < grown < 80e6 or not Path("/proc/self/clear_refs").is_file()
