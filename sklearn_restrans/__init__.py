@@ -4,7 +4,7 @@ from ._views import SequenceView
 from .beta_path import BetaPath, residual_beta_path
 from .classifier import ResidualTransformerClassifier
 from .classifier_cv import ResidualTransformerClassifierCV
-from .conditioning import Conditioning, conditioning
+from .conditioning import Conditioning, measure_conditioning
 from .convergence import (
     Convergence,
     LinearConvergenceCertificate,
@@ -14,9 +14,9 @@ from .convergence import (
     linearized_prediction,
     suggest_residual_beta,
 )
+from .diagnostics import channel_importance
 from .ensemble import SeedEnsembleClassifier, SeedEnsembleRegressor
 from .exceptions import DivergenceError
-from .inspection import channel_importance
 from .model_selection import (
     StackedGridSearchCV,
     make_conditioning_scorer,
@@ -51,10 +51,10 @@ __all__ = [
     "StackedGridSearchCV",
     "certify_linear_convergence",
     "channel_importance",
-    "conditioning",
     "linearized_prediction",
     "make_conditioning_scorer",
     "make_convergence_scorer",
+    "measure_conditioning",
     "residual_beta_path",
     "suggest_residual_beta",
 ]

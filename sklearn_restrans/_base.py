@@ -34,7 +34,8 @@ from ._training import (
     restore_net,
     train,
 )
-from .convergence import Convergence
+from .diagnostics.convergence import Convergence
+from .diagnostics.protocol import ObjectiveAt
 
 
 class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
@@ -229,7 +230,7 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
         check_random_state(self.random_state)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def _objective(self, X, y, sample_weight=None, *, fitted=False):
+    def __restrans_objective__(self, X, y, sample_weight=None, *, fitted=False):
         """The loss, in float64 on the CPU without dropout, and the seed that goes with its descent.
 
         At the weights fit would start from, on data prepared as fit prepares them; or at the fitted
@@ -245,7 +246,8 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
             module = self._new_module(self._architecture(X), dtype, generator)
         source = make_source(X, self._x_scaler, dtype, device)
         data = self._training_set(source, y, weight, rows, dtype)
-        return Objective(module.eval(), SampleLoss(self.loss), data), seed
+        objective = Objective(module.eval(), SampleLoss(self.loss), data)
+        return ObjectiveAt(objective, seed, self._check_step())
 
     def _share(self, other):
         """Take over what ``other`` learnt before training: scalings, names, labels."""
@@ -394,7 +396,7 @@ class BaseResidualTransformer(Settings, InputChecks, BaseEstimator, ABC):
             )
         return out
 
-    def _layer_traces(self, X):
+    def __restrans_traces__(self, X):
         """Per chunk of sequences, the :class:`LayerTrace` of every layer, in float64."""
         check_is_fitted(self)
         X = self._check_X(X, reset=False)

@@ -11,7 +11,8 @@ from ._core import Architecture, ResidualTransformer
 from ._data import TrainingSet
 from ._descent import Objective, gradient_norm
 from ._device import one_blas_thread
-from .conditioning import Conditioning, LayerTrace
+from .diagnostics.conditioning import Conditioning
+from .diagnostics.traces import LayerTrace
 from .exceptions import DivergenceError
 
 # Numbers of X and of the softmax matrices of a chunk of traces: 4 MB each in float64.

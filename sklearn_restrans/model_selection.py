@@ -8,8 +8,8 @@ import numpy as np
 
 from ._grid_search import StackedGridSearchCV
 from ._records import fitted_records
-from .conditioning import _check_quantity as check_conditioning_quantity
-from .convergence import _check_quantity as check_convergence_quantity
+from .diagnostics.conditioning import check_quantity as check_conditioning_quantity
+from .diagnostics.convergence import check_quantity as check_convergence_quantity
 
 __all__ = ["StackedGridSearchCV", "make_conditioning_scorer", "make_convergence_scorer"]
 
@@ -51,7 +51,7 @@ def make_conditioning_scorer(quantity, *, of="Z", layer=-1, stage="final"):
 
     It reads ``conditioning_``, measured by fit on its training probe, and ignores X and y: free,
     and without the edge effects of windows in a test fold. For other data call
-    :func:`~sklearn_restrans.conditioning.conditioning`.
+    :func:`~sklearn_restrans.measure_conditioning`.
 
     Parameters
     ----------

@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from . import _linalg
-from ._linalg import StreamingQR, kth_singular_value, numerical_rank, rank_collapse
+from .. import _linalg
+from .._linalg import StreamingQR, kth_singular_value, numerical_rank, rank_collapse
+from .traces import LayerTrace, checked, unpadded
 
 # Matrices measured before and after the residual, with the field of LayerTrace that holds them.
 MATRICES = {"attention": "attention", "Z": "output"}
@@ -27,32 +27,6 @@ SOFTMAX_QUANTITIES = (
 # Cost (sum of h T^3) up to which the T x T attention matrices of a probe are decomposed: 8
 # matrices of T = 144, 8 ms on one core.
 _ATTENTION_SVD_BUDGET = 8 * 144**3
-
-
-class LayerTrace(NamedTuple):
-    """What one layer computed on n sequences of T tokens of width d, in float64.
-
-    Arrays in float32 are taken too; ranks then use float32's eps.
-
-    Attributes
-    ----------
-    inputs : ndarray of shape (n, T, d)
-        X, the layer's input.
-    attention : ndarray of shape (n, T, d)
-        Attn(X), before the residual is added.
-    output : ndarray of shape (n, T, d)
-        Z = Attn(X) + beta X.
-    weights : ndarray of shape (n, h, T, T) or None
-        Softmax matrices of the h heads, queries in rows; 0 at masked keys.
-    mask : bool ndarray of shape (n, T) or None
-        True for real tokens; None if all are.
-    """
-
-    inputs: np.ndarray
-    attention: np.ndarray
-    output: np.ndarray
-    weights: np.ndarray | None = None
-    mask: np.ndarray | None = None
 
 
 def measure(
@@ -95,7 +69,7 @@ class _LayerMeasurement:
         self.softmax = _SoftmaxMeasurement()
 
     def update(self, trace: LayerTrace) -> None:
-        trace = self._checked(trace)
+        trace = checked(trace, self.qr["Z"].n_columns, self.index)
         dtype = trace.inputs.dtype
         self.dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)  # integers are exact
         self.n_sequences += len(trace.inputs)
@@ -103,7 +77,7 @@ class _LayerMeasurement:
         # Of every group of equal length the same share.
         share = min(1.0, self.n_spectra / max(1, len(trace.inputs)))
         self.n_spectra = max(0.0, self.n_spectra - len(trace.inputs))
-        for group in _unpadded(trace):
+        for group in unpadded(trace):
             X = self._finite(group, "inputs")
             own = slice(math.ceil(share * len(X)))
             rank = numerical_rank(_svd(X[own]), X.shape[1:], dtype=self.dtype)
@@ -137,53 +111,10 @@ class _LayerMeasurement:
             )
         return result | self.softmax.result(self.n_tokens)
 
-    def _checked(self, trace: LayerTrace) -> LayerTrace:
-        """Check shapes; values are checked later, without the padding."""
-        trace = LayerTrace._make(None if a is None else np.asarray(a) for a in trace)
-        d, where = self.qr["Z"].n_columns, f"of layer {self.index}"
-        n, T, _ = (*trace.inputs.shape, 0, 0, 0)[:3]
-        if not trace.inputs.shape == trace.attention.shape == trace.output.shape == (n, T, d):
-            raise ValueError(
-                f"inputs, attention and output {where} must have one shape (n, T, d), d = {d} as "
-                f"in the first chunk; got {[array.shape for array in trace[:3]]}."
-            )
-        weights, mask = trace.weights, trace.mask
-        if weights is not None and (
-            weights.ndim != 4 or (len(weights), *weights.shape[2:]) != (n, T, T)
-        ):
-            raise ValueError(
-                f"weights {where} must be (n, h, T, T) = ({n}, h, {T}, {T}), got {weights.shape}."
-            )
-        if mask is not None and (
-            mask.dtype != bool or mask.shape != (n, T) or not mask.any(axis=1).all()
-        ):
-            raise ValueError(
-                f"mask {where} must be boolean of shape {(n, T)} with at least one real token "
-                f"(True) a row, got {mask.dtype} of shape {mask.shape}."
-            )
-        return trace
-
 
 def _svd(matrices: np.ndarray) -> np.ndarray:
     """Singular values of each matrix of a stack (n, T, d), in float64."""
     return np.linalg.svd(matrices.astype(np.float64, copy=False), compute_uv=False)
-
-
-def _unpadded(trace: LayerTrace) -> Iterator[LayerTrace]:
-    """Split into groups of sequences of equal length that hold real tokens alone."""
-    if trace.mask is None or trace.mask.all():
-        yield trace
-        return
-    lengths = trace.mask.sum(axis=1)
-    for length in np.unique(lengths):
-        rows = np.flatnonzero(lengths == length)
-        real = np.nonzero(trace.mask[rows])[1].reshape(len(rows), length)
-        weights = trace.weights
-        if weights is not None:  # (g, h, T, T) -> (g, h, length, length)
-            weights = np.take_along_axis(weights[rows], real[:, None, :, None], axis=2)
-            weights = np.take_along_axis(weights, real[:, None, None, :], axis=3)
-        inputs, attention, output = (array[rows[:, None], real] for array in trace[:3])
-        yield LayerTrace(inputs, attention, output, weights)
 
 
 class _SoftmaxMeasurement:

@@ -1,6 +1,6 @@
 """PL constants and tangent kernel of a model on its training set, in float64.
 
-An `objective` is :class:`._descent.Objective`: a model, the squared error, and a training set. Its
+An `objective` is :class:`.._descent.Objective`: a model, the squared error, and a training set. Its
 Phi is s/2 sum_i w_i ||F_i - Y_i||^2 with s = 2 / (N c) and weights w of mean 1.
 """
 
@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
-from ._core import average_tokens, last_token, project, read_token
-from .theory import pl_constant, tangent_kernel
+from .._core import average_tokens, last_token, project, read_token
+from ..theory import pl_constant, tangent_kernel
+from .protocol import check_objective
 
 # Rows N c up to which an N c x N c matrix is decomposed: about 10 s on one core at the limit.
 MAX_KERNEL_ROWS = 2_000
@@ -146,12 +147,7 @@ def residuals(objective):
 
 def check_estimator(estimator, function, descent=True):
     """Refuse what the square loss and plain gradient descent do not cover."""
-    if not hasattr(estimator, "_objective"):
-        raise TypeError(
-            f"{function} needs a ResidualTransformerRegressor or -Classifier, got "
-            f"{type(estimator).__name__}; of a Pipeline pass the last step, and X as the steps "
-            "before it transform it."
-        )
+    check_objective(estimator, function)
     if estimator.loss != "squared_error":
         raise ValueError(
             f"{function} is about the squared error, got loss={estimator.loss!r}: set "

@@ -124,7 +124,7 @@ def gd(cls=ResidualTransformerRegressor, **settings):
 def test_gradient_descent_records_loss_and_gradient_at_every_epoch(cls):
     X, y = table(cls)
     model = gd(cls)
-    objective, _ = model._objective(X, y)
+    objective = model.__restrans_objective__(X, y).objective
     phi, gradient = objective.gradient()
     curve = model.fit(X, y).convergence_
     square = sum((g**2).sum().item() for g in gradient)
@@ -159,7 +159,8 @@ def test_other_solvers_record_the_gradient_of_the_probe(interval, epochs, settin
     np.testing.assert_array_equal(curve.gradient_epochs, epochs)
     np.testing.assert_array_equal(curve.gradient_epochs, model.conditioning_.epochs)
     # The rows, and the final weights, by hand; dropout is off.
-    start, seed = model._objective(X, y)
+    at = model.__restrans_objective__(X, y)
+    start, seed = at.objective, at.seed
     rows = np.sort(np.random.default_rng(seed).permutation(100)[:30])
     (x, mask), target, _ = start.data.batch(rows)
     module = model.net_.module_
@@ -227,7 +228,8 @@ def test_the_prediction_is_descent_on_the_linear_model(step, seed):
     weight = np.random.default_rng(seed).uniform(0.5, 2, 8)
     model = gd(activation="gelu")
     prediction = linearized_prediction(model, X, y, weight, stage="initial", n_steps=50, step=step)
-    objective, start = model._objective(X, y, weight)
+    at = model.__restrans_objective__(X, y, weight)
+    objective, start = at.objective, at.seed
     own = smooth_step(objective, start)
     assert prediction.step_size == (own if step == "own" else step)
     J, residual = dense(objective)

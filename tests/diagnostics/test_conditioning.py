@@ -14,13 +14,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from sklearn_restrans import _probe
 from sklearn_restrans.conditioning import (
     Conditioning,
     LayerTrace,
-    conditioning,
     conditioning_from_traces,
+    measure_conditioning,
 )
+from sklearn_restrans.diagnostics import measure
 
 SEEDS = [0, 1, 2]
 
@@ -258,7 +258,7 @@ def test_attention_matrices_beyond_the_budget_are_left_out(monkeypatch):
     trace = attention_trace()._replace(weights=weights)
     assert measured(trace).attention_sigma_min[0, 0] < 1e-15  # five of six are flat
     for budget in (0, 7**3, 2 * 7**3 - 1):  # one sequence is always measured
-        monkeypatch.setattr(_probe, "_ATTENTION_SVD_BUDGET", budget)
+        monkeypatch.setattr(measure, "_ATTENTION_SVD_BUDGET", budget)
         assert measured(trace).attention_sigma_min[0, 0] == pytest.approx(1)
         chunks = [[part(trace, [i])] for i in range(6)]
         assert conditioning_from_traces(chunks).attention_sigma_min[0, 0] == pytest.approx(1)
@@ -390,7 +390,7 @@ def test_pickle_holds_numpy_and_builtins_only():
     modules = {s for s in strings if s.partition(".")[0] in ("numpy", "torch", "pandas", "scipy")}
     assert all(s.startswith("numpy") for s in modules)
     own = [s for s in strings if s.startswith("sklearn_restrans")]
-    assert own == ["sklearn_restrans.conditioning"]
+    assert own == ["sklearn_restrans.diagnostics.conditioning"]
 
 
 def test_records_of_another_probe_set_are_refused():
@@ -432,7 +432,7 @@ class TwoLayers(BaseEstimator):
         self.best_iteration_ = 12
         return self
 
-    def _layer_traces(self, X):
+    def __restrans_traces__(self, X):
         for start in range(0, len(X), 2):
             rows = np.asarray(X[start : start + 2], dtype=float)[:, :, None]
             yield [LayerTrace(rows, 0 * rows, rows), LayerTrace(rows, rows, 3 * rows)]
@@ -440,7 +440,7 @@ class TwoLayers(BaseEstimator):
 
 def test_conditioning_of_an_estimator_and_through_a_pipeline():
     X = np.random.default_rng(0).standard_normal((7, 5)) + 3
-    result = conditioning(TwoLayers().fit(X), X)
+    result = measure_conditioning(TwoLayers().fit(X), X)
     assert result.epochs.tolist() == [12]
     norm = np.linalg.norm(X)
     np.testing.assert_allclose(result.sigma_max, [[norm, 3 * norm]], rtol=1e-14)
@@ -448,16 +448,18 @@ def test_conditioning_of_an_estimator_and_through_a_pipeline():
     pipe = make_pipeline(StandardScaler(), make_pipeline(MinMaxScaler(), TwoLayers())).fit(X)
     scaled = MinMaxScaler().fit_transform(StandardScaler().fit_transform(X))
     norm = np.linalg.norm(scaled)
-    np.testing.assert_allclose(conditioning(pipe, X).sigma_max, [[norm, 3 * norm]], rtol=1e-13)
+    np.testing.assert_allclose(
+        measure_conditioning(pipe, X).sigma_max, [[norm, 3 * norm]], rtol=1e-13
+    )
     alone = make_pipeline(TwoLayers()).fit(X)
-    assert_same(conditioning(alone, X), result, rtol=0)
+    assert_same(measure_conditioning(alone, X), result, rtol=0)
 
 
 def test_conditioning_refuses_other_objects():
     X = np.ones((4, 3))
     for unfitted in (TwoLayers(), make_pipeline(StandardScaler(), TwoLayers())):
         with pytest.raises(NotFittedError):
-            conditioning(unfitted, X)
+            measure_conditioning(unfitted, X)
     for other in (StandardScaler().fit(X), make_pipeline(StandardScaler()).fit(X)):
         with pytest.raises(TypeError, match=r"that ends with one, got StandardScaler; for arrays"):
-            conditioning(other, X)
+            measure_conditioning(other, X)

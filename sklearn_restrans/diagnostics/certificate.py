@@ -9,11 +9,12 @@ import pandas as pd
 import torch
 from sklearn.base import clone
 
-from . import _constants, theory
-from ._constants import check_estimator, check_kernel_size
-from ._descent import GradientDescent
-from ._device import torch_state
-from ._validation import check_integer
+from .. import theory
+from .._descent import GradientDescent
+from .._device import torch_state
+from .._validation import check_integer
+from . import constants
+from .constants import check_estimator, check_kernel_size
 
 # N c up to which the tangent kernel is measured at every step unless told otherwise: 0.1 s a step
 # at d_model = 32.
@@ -153,12 +154,13 @@ loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
     estimator = clone(estimator)
     n_steps = check_integer("n_steps", estimator.max_iter if n_steps is None else n_steps)
     with torch_state(estimator.n_threads, None, torch.device("cpu")):
-        objective, seed = estimator._objective(X, y, sample_weight)
+        at = estimator.__restrans_objective__(X, y, sample_weight)
+        objective = at.objective
         if tangent_kernel == "auto":
-            tangent_kernel = _constants.n_residuals(objective) <= _KERNEL_EVERY_STEP
+            tangent_kernel = constants.n_residuals(objective) <= _KERNEL_EVERY_STEP
         if tangent_kernel:
             check_kernel_size(objective, "pass fewer rows, or tangent_kernel=False")
-        descent = GradientDescent(objective, estimator._check_step(), seed)
+        descent = GradientDescent(objective, at.step_size, at.seed)
         path = _measured_path(descent, n_steps, tangent_kernel)
     return _certificate_of(path, descent, tangent_kernel)
 
@@ -176,16 +178,16 @@ def _measured_path(descent, n_steps, tangent_kernel):
         if not np.isfinite(step.loss):
             return path
         end = descent.diverged or len(path) == n_steps
-        constants = nothing if end else _alphas(descent.objective, tangent_kernel)
-        path.append((step.loss, step.gradient_norm, step.step_size, *constants))
+        alphas = nothing if end else _alphas(descent.objective, tangent_kernel)
+        path.append((step.loss, step.gradient_norm, step.step_size, *alphas))
         if end:
             return path
         descent.move()
 
 
 def _alphas(objective, tangent_kernel):
-    alpha = _constants.two_block_constant(objective)
-    return alpha, _constants.kernel(objective).lambda_min if tangent_kernel else np.nan
+    alpha = constants.two_block_constant(objective)
+    return alpha, constants.kernel(objective).lambda_min if tangent_kernel else np.nan
 
 
 def _certificate_of(path, descent, tangent_kernel):
@@ -213,8 +215,8 @@ def _certificate_of(path, descent, tangent_kernel):
     if not np.isfinite(descent.losses[-1]) and "failed" not in verdict:
         product = np.nan
         verdict = f"failed at step {len(frame)}: the loss is not finite after it"
-    verdict += _explanation(verdict, tangent_kernel, _constants.n_residuals(objective))
-    scale = _constants.scale_of(objective)
+    verdict += _explanation(verdict, tangent_kernel, constants.n_residuals(objective))
+    scale = constants.scale_of(objective)
     return LinearConvergenceCertificate(
         frame, product, verdict, float(loss[-1]), scale, n, arch.n_outputs
     )
@@ -227,6 +229,6 @@ def _explanation(verdict, tangent_kernel, n_residuals):
         return f" (by the {measured})" if "certified" in verdict else ""
     # theory gives the reason itself where [A, sigma H] is the matrix
     reason = "" if ":" in verdict else f": the rank of the {measured} is below N c = {n_residuals}"
-    if not tangent_kernel and n_residuals <= _constants.MAX_KERNEL_ROWS:
+    if not tangent_kernel and n_residuals <= constants.MAX_KERNEL_ROWS:
         reason += "; the constant of tangent_kernel=True may be above 0"
     return reason

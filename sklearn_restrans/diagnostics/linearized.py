@@ -11,11 +11,11 @@ import torch
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from . import theory
-from ._constants import check_estimator, check_kernel_size, kernel, residuals
-from ._descent import GradientDescent, smooth_step
-from ._device import torch_state
-from ._validation import check_integer
+from .. import theory
+from .._descent import GradientDescent, smooth_step
+from .._device import torch_state
+from .._validation import check_integer
+from .constants import check_estimator, check_kernel_size, kernel, residuals
 
 # Decades of loss within which two betas count as equal (theory.md 2b).
 _TIE = 0.1
@@ -169,10 +169,11 @@ def linearized_prediction(
     else:
         estimator = clone(estimator)
     with torch_state(estimator.n_threads, None, _CPU):
-        objective, seed = estimator._objective(X, y, sample_weight, fitted=stage == "final")
+        at = estimator.__restrans_objective__(X, y, sample_weight, fitted=stage == "final")
+        objective = at.objective
         check_kernel_size(objective, "pass fewer rows")
         eigenvalues, coefficients = _linearize(objective)
-        step = smooth_step(objective, seed) if step == "own" else float(step)
+        step = smooth_step(objective, at.seed) if step == "own" else float(step)
     curve = theory.linearized_loss(eigenvalues, coefficients, step, [*range(n_steps + 1), np.inf])
     return LinearizedPrediction(curve[:-1], float(curve[-1]), step, eigenvalues, coefficients)
 
@@ -309,62 +310,74 @@ def suggest_residual_beta(
     check_estimator(estimator, "suggest_residual_beta")
     if method not in ("linearized", "pilot"):
         raise ValueError(f"method must be 'linearized' or 'pilot', got {method!r}.")
-    betas = _check_betas(estimator, betas)
+    betas = _checked_list(betas)
     if n_steps is None:
         n_steps = estimator.max_iter if method == "linearized" else _PILOT_STEPS
     n_steps, n_seeds = check_integer("n_steps", n_steps), check_integer("n_seeds", n_seeds)
     n_rows = None if n_rows is None else check_integer("n_rows", n_rows)
     _check_step(step)
     estimator = clone(estimator).set_params(learning_rate_init="auto")
-    estimator._check_step()  # what gradient descent needs beside its step
-    seeds = np.random.default_rng(estimator._draw_seed()).integers(2**31 - 1, size=n_seeds)
     logs = np.empty((len(betas), n_seeds, 3))
     with torch_state(estimator.n_threads, None, _CPU):
+        seed = _check_betas(estimator, X, y, sample_weight, betas)
+        seeds = np.random.default_rng(seed).integers(2**31 - 1, size=n_seeds)
         for i, beta in enumerate(betas):
             for j, seed in enumerate(seeds):
                 model = clone(estimator).set_params(residual_beta=beta, random_state=int(seed))
-                objective, own = model._objective(X, y, sample_weight)
+                at = model.__restrans_objective__(X, y, sample_weight)
                 if n_rows is not None:
-                    objective.data = objective.data.subset(n_rows, int(seed))
-                logs[i, j] = _expected(objective, method, step, n_steps, own)
+                    at.objective.data = at.objective.data.subset(n_rows, int(seed))
+                logs[i, j] = _expected(at, method, step, n_steps)
     return _suggestion(betas, logs, method, n_steps, n_seeds, step)
 
 
-def _check_betas(estimator, betas):
-    """A list of values that residual_beta may take, each once."""
+def _checked_list(betas):
     betas = list(betas) if np.iterable(betas) else [betas]
     if not betas:
         raise ValueError("betas is empty: pass the residual coefficients to choose from.")
-    clone(estimator).set_params(residual_beta=1.0)._check_parameters()
-    seen = set()
-    for beta in betas:
-        model = clone(estimator).set_params(residual_beta=beta)
-        try:
-            model._check_parameters()
-            wrong = isinstance(beta, bool)
-        except (TypeError, ValueError):
-            wrong = True
-        if wrong:
-            raise ValueError(
-                "betas must hold values of residual_beta, each a number >= 0, a pair (attention, "
-                f"ffn) or an array of shape (n_layers, 2), got {beta!r} among them."
-            )
-        matrix = tuple(np.ravel(model._beta(model.n_layers)).tolist())
-        if matrix in seen:
-            raise ValueError(f"betas must differ from each other, got {beta!r} twice in {betas!r}.")
-        seen.add(matrix)
     return betas
 
 
-def _expected(objective, method, step, n_steps, seed):
+def _check_betas(estimator, X, y, sample_weight, betas):
+    """Refuse what residual_beta cannot be, and values that repeat; returns the estimator's seed.
+
+    With residual_beta=1.0 only the other parameters and the data can be wrong, so what is refused
+    afterwards is refused for its beta.
+    """
+
+    def at(beta):
+        model = clone(estimator).set_params(residual_beta=beta)
+        return model.__restrans_objective__(X, y, sample_weight)
+
+    seed, seen = at(1.0).seed, set()
+    for beta in betas:
+        wrong = (
+            "betas must hold values of residual_beta, each a number >= 0, a pair (attention, ffn) "
+            f"or an array of shape (n_layers, 2), got {beta!r} among them."
+        )
+        if isinstance(beta, bool):
+            raise ValueError(wrong)
+        try:
+            matrix = at(beta).objective.module.beta
+        except (TypeError, ValueError):
+            raise ValueError(wrong) from None
+        matrix = tuple(matrix.detach().flatten().tolist())
+        if matrix in seen:
+            raise ValueError(f"betas must differ from each other, got {beta!r} twice in {betas!r}.")
+        seen.add(matrix)
+    return seed
+
+
+def _expected(at, method, step, n_steps):
     """log10 of Phi after n_steps and of Phi / Phi_0, and the first step size."""
+    objective = at.objective
     if method == "linearized":
         check_kernel_size(objective, "pass n_rows to draw a part of them, or method='pilot'")
-        mu = smooth_step(objective, seed) if step == "own" else float(step)
+        mu = smooth_step(objective, at.seed) if step == "own" else float(step)
         eigenvalues, coefficients = _linearize(objective)
         first, last = theory.linearized_loss(eigenvalues, coefficients, mu, [0, n_steps])
     else:
-        descent = GradientDescent(objective, "auto" if step == "own" else step, seed)
+        descent = GradientDescent(objective, "auto" if step == "own" else step, at.seed)
         mu, first = descent.step_size, descent.step().loss
         for _ in range(n_steps - 1):
             descent.step()

@@ -115,7 +115,7 @@ def check_alpha(X, y, seed, beta, **settings):
     estimator = model(beta, seed, **settings)
     certificate = certify_linear_convergence(estimator, X, y, n_steps=1, tangent_kernel=False)
     alpha = certificate.steps["alpha"].iloc[0]
-    objective, _ = estimator._objective(X, y)
+    objective = estimator.__restrans_objective__(X, y).objective
     (x, mask), _, _ = objective.data.batch(np.arange(len(X)))
     module = objective.module
     with torch.no_grad():

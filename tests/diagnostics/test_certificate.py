@@ -17,12 +17,17 @@ from sklearn_restrans import (
     ResidualTransformerClassifier,
     ResidualTransformerRegressor,
     SequenceView,
-    _constants,
     certify_linear_convergence,
 )
-from sklearn_restrans._certificate import _certificate_of, _measured_path
-from sklearn_restrans._constants import kernel, output_jacobian, read_out, two_block_constant
 from sklearn_restrans._descent import GradientDescent
+from sklearn_restrans.diagnostics import constants
+from sklearn_restrans.diagnostics.certificate import _certificate_of, _measured_path
+from sklearn_restrans.diagnostics.constants import (
+    kernel,
+    output_jacobian,
+    read_out,
+    two_block_constant,
+)
 from sklearn_restrans.theory import pl_constant
 
 N_PROBLEMS = 204
@@ -78,7 +83,8 @@ class Problem:
             learning_rate_init="auto",
             random_state=int(seed),
         )
-        self.objective, self.seed = self.estimator._objective(self.X, self.y, self.weight)
+        at = self.estimator.__restrans_objective__(self.X, self.y, self.weight)
+        self.objective, self.seed = at.objective, at.seed
         self.module = self.objective.module
         with torch.no_grad():  # biases, shifts and gains start at 0 and 1
             for name, parameter in self.module.named_parameters():
@@ -192,8 +198,8 @@ def test_jacobian_is_the_same_in_parts(monkeypatch):
     """Large models: some weights at a time, some samples at a time."""
     for problem, *_ in measured()[:6]:
         whole = {block.shape: block for block in output_jacobian(problem.objective)}
-        monkeypatch.setattr(_constants, "_JACOBIAN_BYTES", 1)
-        monkeypatch.setattr(_constants, "_CHUNK", 2)
+        monkeypatch.setattr(constants, "_JACOBIAN_BYTES", 1)
+        monkeypatch.setattr(constants, "_CHUNK", 2)
         parts = {block.shape: block for block in output_jacobian(problem.objective)}
         monkeypatch.undo()
         assert parts.keys() == whole.keys()
@@ -278,7 +284,7 @@ def test_every_step_that_descends_keeps_its_bound_and_every_other_fails(step, se
         frame = certificate.to_frame()
         assert " ".join(frame) == COLUMNS
         statuses.update(frame["status"])
-        start, _ = estimator._objective(problem.X, problem.y, problem.weight)
+        start = estimator.__restrans_objective__(problem.X, problem.y, problem.weight).objective
         constants = two_block_constant(start), kernel(start).lambda_min
         assert (frame["alpha"][0], frame["alpha_tangent"][0]) == constants
         # The definitions of theory, written out again.
@@ -341,8 +347,8 @@ def test_steps_that_were_undone_are_not_part_of_the_path():
     rng = np.random.default_rng(7)
     X, y = rng.standard_normal((6, 3, 2)), rng.standard_normal(6)
     estimator = model(residual_beta=0.25).set_params(random_state=7, positions="learned")
-    objective, start = estimator._objective(X, y)
-    descent = GradientDescent(objective, "auto", start)
+    at = estimator.__restrans_objective__(X, y)
+    descent = GradientDescent(at.objective, at.step_size, at.seed)
     undone = sum(descent.step().undone for _ in range(31))
     assert undone >= 3
     certificate = certify_linear_convergence(estimator, X, y, n_steps=30)
@@ -416,7 +422,7 @@ def test_the_certificate_holds_down_to_rounding_and_says_where_it_ends(n):
 @pytest.mark.parametrize("size", [6.0, 30.0, 1e8, 1e25])
 def test_a_step_that_is_too_long_fails(size):
     X, y = planar(6, 0)
-    found = kernel(model(activation="gelu")._objective(X, y)[0])
+    found = kernel(model(activation="gelu").__restrans_objective__(X, y).objective)
     step = size / found.eigenvalues[0]
     certificate = certify_linear_convergence(model(learning_rate_init=step), X, y)
     assert certificate.verdict.startswith("failed at step "), certificate
@@ -432,7 +438,7 @@ def test_a_loss_that_overflows_fails():
             step = super().look()
             return step._replace(loss=np.inf) if len(self.losses) == 4 else step
 
-    descent = Overflowing(model()._objective(*planar(6, 0))[0], 1e-3, 0)
+    descent = Overflowing(model().__restrans_objective__(*planar(6, 0)).objective, 1e-3, 0)
     path = _measured_path(descent, 9, False)
     assert len(path) == 3
     descent.losses[-1] = np.inf

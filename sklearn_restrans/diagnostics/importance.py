@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
-from ._compat import _safe_indexing
-from ._validation import check_integer, check_scorer
+from .._validation import check_integer, check_scorer
 
 __all__ = ["channel_importance"]
 
@@ -83,7 +82,8 @@ def channel_importance(
     columns = getattr(X, "columns", None)
     if len(y) > max_samples:
         rows = np.sort(rng.permutation(len(y))[:max_samples])
-        X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
+        X = (X if hasattr(X, "shape") else np.asarray(X))[rows]
+        y = np.asarray(y)[rows]
     X = np.array(X)  # a view has no place for one changed channel
     baseline = scorer(estimator, X, y)
     if not isinstance(baseline, Real):
