@@ -1,273 +1,30 @@
-"""Theorems on the package's own models: constants hold on every problem, and so do its bounds.
-
-Every problem is a random estimator on random data. What the package measures on it (A, H, Jacobian
-of a norm, tangent kernel, loss) is held against plain autograd through the plain forward pass.
-"""
+"""The certificate: every step that descends keeps its bound, and what is said of the others."""
 
 import math
 from collections import Counter
-from functools import cache
 
 import numpy as np
 import pytest
 import torch
 from sklearn.pipeline import make_pipeline
+from theoremproblems import N_PROBLEMS, ROUNDING, measured
 
 from sklearn_restrans import (
     ResidualTransformerClassifier,
     ResidualTransformerRegressor,
-    SequenceView,
     certify_linear_convergence,
 )
 from sklearn_restrans._descent import GradientDescent
-from sklearn_restrans.diagnostics import constants
 from sklearn_restrans.diagnostics.certificate import _certificate_of, _measured_path
 from sklearn_restrans.diagnostics.constants import (
     kernel,
-    output_jacobian,
-    read_out,
     two_block_constant,
 )
-from sklearn_restrans.theory import pl_constant
 
-N_PROBLEMS = 204
-# Constants are rounded down; what is left is the rounding of a backward pass, a few eps.
-ROUNDING = 1e-13
 COLUMNS = (
     "loss gradient_norm step_size kappa alpha alpha_tangent bound contraction margin kappa_error "
     "status"
 )
-
-
-class Problem:
-    """A random estimator with data and weights."""
-
-    def __init__(self, seed):
-        rng = self.rng = np.random.default_rng(seed)
-
-        def pick(*values):
-            return values[rng.integers(len(values))]
-
-        d, m, self.c = (int(v) for v in rng.integers([1, 2, 1], [4, 9, 4]))
-        d, heads, layers, n_tokens = 2 * d, pick(1, 2), pick(1, 2), pick(1, 2, 4)
-        self.kind = pick("sequences", "sequences", "padded", "windows", "view", "table")
-        self.classifier = self.c > 1 and rng.random() < 0.4
-        # One row alone would be standardised to 0.
-        n = max(d + m + 1 if rng.random() < 0.25 else int(rng.integers(2, d + 3)), self.c)
-        if self.kind in ("windows", "view"):
-            n = max(n, n_tokens)
-        self.X = self.inputs(n, n_tokens, rng)
-        targets = rng.permutation(np.arange(n) % self.c) if self.classifier else None
-        self.y = rng.standard_normal((n, self.c)) if targets is None else targets
-        self.y = self.y[:, 0] if not self.classifier and self.c == 1 else self.y
-        self.weight = None
-        if rng.random() < 0.4:
-            self.weight = 10 ** rng.uniform(-1, 1, n) * (rng.random(n) < 0.9)
-            self.weight[: max(self.c, 2)] += 0.1
-        cls = ResidualTransformerClassifier if self.classifier else ResidualTransformerRegressor
-        self.estimator = cls(
-            pick(0.0, 0.25, 0.5, 1.0, 2.0, (0.0, 1.0), (1.0, 0.0)),
-            learn_beta=bool(rng.random() < 0.2),
-            n_layers=layers,
-            d_model=d,
-            n_heads=heads,
-            d_ff=m,
-            activation=pick("relu", "gelu", "tanh"),
-            norm=pick(None, None, "pre", "post", "post"),
-            positions=pick("learned", "sinusoidal", None),
-            readout=pick("last", "mean"),
-            init=pick("gaussian", "gaussian", "orthogonal"),
-            window=n_tokens if self.kind == "windows" else None,
-            solver="gd",
-            loss="squared_error",
-            learning_rate_init="auto",
-            random_state=int(seed),
-        )
-        at = self.estimator.__restrans_objective__(self.X, self.y, self.weight)
-        self.objective, self.seed = at.objective, at.seed
-        self.module = self.objective.module
-        with torch.no_grad():  # biases, shifts and gains start at 0 and 1
-            for name, parameter in self.module.named_parameters():
-                if name.rpartition(".")[2] in ("b_1", "b_2", "b_U", "gain", "shift"):
-                    parameter += 0.3 * torch.tensor(rng.standard_normal(parameter.shape))
-        kept = np.arange(n) if self.weight is None else np.flatnonzero(self.weight)
-        self.N, self.c = len(kept), self.module.arch.n_outputs
-        self.d, self.m, self.norm = d, m, self.estimator.norm
-        self.readout = self.module.arch.readout
-        # The loss as theory.md has it: s = 2 / (N c), weights of mean 1.
-        self.w = np.ones(n) if self.weight is None else self.weight
-        self.w = self.w[kept] / self.w[kept].mean()
-        self.scale = 2 / (self.N * self.c)
-
-    def inputs(self, n, n_tokens, rng):
-        f = int(rng.integers(1, 4))
-        if self.kind in ("table", "windows"):
-            return rng.standard_normal((n, f + 1))
-        if self.kind == "view":
-            return SequenceView(rng.standard_normal((n + 1, f)), np.arange(n), n_tokens)
-        X = rng.standard_normal((n, n_tokens, f))
-        if self.kind == "padded":
-            for row, length in enumerate(rng.integers(1, n_tokens + 1, n)):
-                X[row, length:] = np.nan
-        return X
-
-    def outputs(self):
-        """F (N, c) by the plain forward pass."""
-        (x, mask), _, _ = self.objective.data.batch(np.arange(self.N))
-        return self.module(x, mask)
-
-    def jacobian(self, *names):
-        """dF / dweights (N c, P) by one backward pass through everything for each output."""
-        weights = [p for k, p in self.module.named_parameters() if not names or k in names]
-        F = self.outputs().flatten()
-        blocks = torch.autograd.grad(
-            F, weights, torch.eye(len(F)).double(), is_grads_batched=True, allow_unused=True
-        )
-        return np.hstack([b.flatten(1).numpy() for b in blocks if b is not None])
-
-    def weighted(self, J):
-        return np.repeat(np.sqrt(self.scale * self.w), self.c)[:, None] * J
-
-    def ratio(self, residual):
-        """||grad Phi||^2 / (2 Phi) for this residual F - Y, from the definition of Phi."""
-        F = self.outputs()
-        target = F.detach() - torch.as_tensor(residual.reshape(self.N, self.c))
-        phi = self.scale / 2 * (torch.as_tensor(self.w)[:, None] * (F - target) ** 2).sum()
-        gradient = torch.autograd.grad(phi, list(self.module.parameters()), allow_unused=True)
-        return sum((g**2).sum().item() for g in gradient if g is not None) / (2 * phi.item())
-
-
-@cache
-def measured():
-    """Every problem with alpha, the kernel, and the ratios of a random and the worst residual."""
-    rows = []
-    for seed in range(N_PROBLEMS):
-        problem = Problem(seed)
-        found = kernel(problem.objective)
-        worst = found.modes[:, -1] / np.repeat(problem.scale * problem.w, problem.c)
-        random = problem.rng.standard_normal(problem.N * problem.c)
-        ratios = problem.ratio(random), problem.ratio(worst)
-        rows.append((problem, two_block_constant(problem.objective), found, ratios))
-    return rows
-
-
-def test_the_problems_cover_every_case():
-    positive = [problem for problem, alpha, *_ in measured() if alpha > 0]
-    assert N_PROBLEMS - len(positive) >= 30
-    for name, number in dict(kind=5, classifier=2, c=3, norm=3, readout=2).items():
-        counts = Counter(getattr(problem, name) for problem in positive)
-        assert len(counts) == number and min(counts.values()) >= 10, counts
-    for name, number in dict(n_layers=2, n_heads=2, activation=3, residual_beta=7).items():
-        counts = Counter(getattr(problem.estimator, name) for problem in positive)
-        assert len(counts) == number and min(counts.values()) >= 5, counts
-    masked = [p for p in positive if p.objective.data.source.partial.any()]
-    weighted = [p for p in positive if p.weight is not None]
-    assert min(len(masked), len(weighted), sum((p.weight == 0).any() for p in weighted)) >= 10
-
-
-def test_the_loss_is_that_of_the_theory():
-    for problem, *_ in measured()[::5]:
-        target = problem.objective.data.target.numpy()
-        squares = (problem.outputs().detach().numpy() - target) ** 2
-        phi = problem.scale / 2 * np.sum(problem.w[:, None] * squares)
-        assert problem.objective.value() == pytest.approx(phi, rel=1e-12)
-
-
-def test_gradient_is_never_smaller_than_the_constants_say():
-    n_clear = 0
-    for problem, alpha, found, ratios in measured():
-        # A singular value is as exact as the entries of J: to a few eps of the largest.
-        error = 8 * np.finfo(float).eps * math.sqrt(found.eigenvalues[0])
-        for constant in (alpha, found.lambda_min):
-            lowest = math.sqrt(min(ratios)) + error
-            assert lowest >= math.sqrt(constant) * (1 - ROUNDING), problem.estimator
-        if found.lambda_min > 1e-8 * found.eigenvalues[0]:
-            n_clear += 1  # and lambda_min is attained, to eps / sqrt(1e-8) and a constant
-            assert ratios[1] == pytest.approx(found.lambda_min, rel=1e-9)
-    assert n_clear >= 130
-
-
-def test_kernel_is_that_of_one_backward_pass_for_every_output():
-    for problem, _, found, _ in measured()[::3]:
-        J = problem.weighted(problem.jacobian())
-        values = np.linalg.eigvalsh(J @ J.T)[::-1]
-        np.testing.assert_allclose(found.eigenvalues, values, rtol=0, atol=1e-13 * values[0])
-
-
-def test_jacobian_is_the_same_in_parts(monkeypatch):
-    """Large models: some weights at a time, some samples at a time."""
-    for problem, *_ in measured()[:6]:
-        whole = {block.shape: block for block in output_jacobian(problem.objective)}
-        monkeypatch.setattr(constants, "_JACOBIAN_BYTES", 1)
-        monkeypatch.setattr(constants, "_CHUNK", 2)
-        parts = {block.shape: block for block in output_jacobian(problem.objective)}
-        monkeypatch.undo()
-        assert parts.keys() == whole.keys()
-        for shape, block in parts.items():
-            np.testing.assert_allclose(block, whole[shape], rtol=1e-12, atol=1e-14)
-
-
-def blocks_of(problem):
-    """Singular values of dF / d(W_U, last W_2), or of dF / dW_U where theory has that alone."""
-    names = ["W_U", f"layers.{problem.estimator.n_layers - 1}.W_2"]
-    alone = problem.norm == "post" and problem.readout == "mean"
-    return problem.weighted(problem.jacobian(*names[: 1 if alone else 2]))
-
-
-def test_alpha_is_the_smallest_eigenvalue_of_the_blocks_of_W_U_and_the_last_W_2():
-    kinds = Counter()
-    for problem, alpha, *_ in measured():
-        J = blocks_of(problem)
-        values = np.linalg.eigvalsh(J @ J.T)
-        # what forming J J^T leaves of its smallest eigenvalue
-        assert abs(alpha - max(values[0], 0)) <= 1e-13 * values[-1], problem.estimator
-        kinds[problem.norm, problem.readout] += alpha > 1e-12 * values[-1]
-    assert len(kinds) == 6 and min(kinds.values()) >= 8, kinds
-
-
-def smallest(matrix):
-    return np.linalg.svd(matrix, compute_uv=False)[-1]
-
-
-def broken_constants(problem):
-    """(name, constant) of what one could take for alpha on this problem."""
-    with torch.no_grad():
-        (x, mask), _, _ = problem.objective.data.batch(np.arange(problem.N))
-        A, H, _ = read_out(problem.module, x, mask)
-        unmasked = read_out(problem.module, x)
-        A, H, W_U, A_all, H_all = (
-            v.numpy() for v in (A, H, problem.module.W_U.detach(), unmasked.A, unmasked.H)
-        )
-    options = {"sample_weight": problem.w, "scale": problem.scale}
-    root = np.sqrt(problem.scale * problem.w)[:, None]
-    if problem.norm == "post":
-        yield f"no Jacobian, {problem.readout}", pl_constant(A, H, W_U, **options)
-        return
-    if problem.N > problem.d + problem.m:
-        yield "svdvals[-1]", smallest(root * np.hstack([A, smallest(W_U) * H])) ** 2
-    elif problem.c > problem.d:
-        yield "svdvals(W_U)[-1]", smallest(root * np.hstack([A, smallest(W_U) * H])) ** 2
-    if problem.weight is not None:
-        w = problem.w[:, None]
-        yield "no root", pl_constant(w * A, w * H, W_U, scale=problem.scale)
-        yield "no weights", pl_constant(A, H, W_U, scale=problem.scale)
-    if mask is not None:
-        yield f"no mask, {problem.readout}", pl_constant(A_all, H_all, W_U, **options)
-    yield "s = 2 / N", pl_constant(A, H, W_U, sample_weight=problem.w, scale=2 / problem.N)
-
-
-def test_broken_constants_are_seen_to_be_violated():
-    """There is a residual whose gradient by W_U and W_2 is smaller than they say."""
-    seen, worse = Counter(), Counter()
-    for problem, _, _, ratios in measured():
-        J = blocks_of(problem)
-        values = np.linalg.eigvalsh(J @ J.T)
-        for name, constant in broken_constants(problem):
-            seen[name] += bool(constant > values[0] + 1e-9 * values[-1])
-            worse[name] += bool(constant > min(ratios) * (1 + 1e-6))
-    assert len(seen) == 9 and min(seen.values()) >= 1, seen
-    # Some are larger than even the gradient by all weights allows.
-    assert sum(worse.values()) >= 20, worse
 
 
 @pytest.mark.parametrize("step", ["auto", 0.3, 1.0, 40.0])
@@ -359,7 +116,11 @@ def test_steps_that_were_undone_are_not_part_of_the_path():
 
 
 BLOCKS, TANGENT = " (by the blocks of W_U and the last W_2)", " (by the tangent kernel)"
+
+
 MAY = "; the constant of tangent_kernel=True may be above 0"
+
+
 TOO_FEW = "vacuous because alpha = 0: the rank of the"
 
 
