@@ -15,7 +15,7 @@ Karimi, Nutini & Schmidt (2016): the Polyak-Lojasiewicz (PL) inequality.
 """
 
 import math
-from collections import namedtuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -163,7 +163,13 @@ def _two_blocks(A, H, G):
         yield np.einsum("nm,ncq->ncmq", columns, G).reshape(n * c, -1)
 
 
-_TangentKernel = namedtuple("TangentKernel", "eigenvalues modes rank lambda_min")
+class TangentKernel(NamedTuple):
+    """Eigenvalues, modes, rank and lambda_min of J J^T; see :func:`tangent_kernel`."""
+
+    eigenvalues: np.ndarray
+    modes: np.ndarray
+    rank: int
+    lambda_min: float
 
 
 def tangent_kernel(jacobian, *, sample_weight=None, scale=1.0):
@@ -222,7 +228,7 @@ def tangent_kernel(jacobian, *, sample_weight=None, scale=1.0):
     eigenvalues[rank:] = 0.0
     modes = np.zeros((len(factor), n_rows))
     modes[kept] = vectors * factor[kept, None]
-    return _TangentKernel(eigenvalues, modes, rank, _rounded_down(values, n_rows, shape) ** 2)
+    return TangentKernel(eigenvalues, modes, rank, _rounded_down(values, n_rows, shape) ** 2)
 
 
 def linearized_loss(eigenvalues, coefficients, step, steps):

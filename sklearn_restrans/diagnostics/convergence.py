@@ -7,21 +7,29 @@ mean weight 1 with c outputs each. Step sizes, curvatures and constants belong t
 
 from __future__ import annotations
 
-from collections import namedtuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from .. import theory
 
-__all__ = ["Convergence", "check_quantity"]
+__all__ = ["Convergence"]
 
 _QUANTITIES = (
     *("rate", "contraction", "epochs_to", "final_loss"),
     *("relative_loss", "local_rate", "pl_ratio"),
 )
 
-_LocalRate = namedtuple("_LocalRate", "rate first_half second_half start stop")
+
+class LocalRate(NamedTuple):
+    """A rate, those of both halves, and the epochs meant; see :meth:`Convergence.local_rate`."""
+
+    rate: float
+    first_half: float
+    second_half: float
+    start: int
+    stop: int
 
 
 def check_quantity(quantity, loss):
@@ -162,7 +170,7 @@ class Convergence:
                 "conditioning_interval=1."
             )
         rates = np.array(theory.local_rate(norm)) / (epochs[1] - epochs[0])
-        return _LocalRate(*rates.tolist(), int(epochs[0]), int(epochs[-1]))
+        return LocalRate(*rates.tolist(), int(epochs[0]), int(epochs[-1]))
 
     def epochs_to(self, loss):
         """First epoch whose training loss is at most ``loss``; inf if none is.
