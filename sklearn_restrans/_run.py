@@ -12,6 +12,7 @@ from ._data import TrainingSet
 from ._descent import Objective, gradient_norm
 from ._device import one_blas_thread
 from .diagnostics.conditioning import Conditioning
+from .diagnostics.measure import COUNTED_IN
 from .diagnostics.traces import LayerTrace
 from .exceptions import DivergenceError
 
@@ -56,7 +57,8 @@ class Run:
         """Conditioning, and loss and gradient norm, of the present weights on the probe set."""
         net, probe = self.net, self.probe
         with one_blas_thread():
-            self.conditioning.record(epoch, self._finite_traces(epoch), _N_SPECTRA)
+            traces = self._finite_traces(epoch)
+            self.conditioning.record(epoch, traces, _N_SPECTRA, COUNTED_IN)
         if self.with_gradient:
             net.module_.eval()
             loss, gradient = Objective(net.module_, net.criterion_, probe).gradient()

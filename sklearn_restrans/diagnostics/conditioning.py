@@ -12,11 +12,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from .. import _linalg
 from .._linalg import kth_singular_value
-from .measure import MATRICES, QUANTILES, SOFTMAX_QUANTITIES, measure
+from .measure import COUNTED_IN, MATRICES, QUANTILES, SOFTMAX_QUANTITIES, measure
 from .protocol import fitted_traces
 from .traces import LayerTrace
 
@@ -45,14 +46,15 @@ class MatrixConditioning:
     singular_values : ndarray of shape (E, L, d)
         Largest first; nan from index min(n_rows, d) on.
     numerical_rank : int ndarray of shape (E, L)
-        Singular values above max(n_rows, d) * eps * sigma_max.
+        Singular values above min(max(n_rows, d) * eps, sqrt(eps)) * sigma_max, eps of the type
+        that ranks are counted in: float32 for a fitted model, otherwise that of the arrays.
     rank_collapse : ndarray of shape (E, L)
         Median over sequences of ||Z_i - 1 z_i^T||_F / ||Z_i||_F; 0 is full collapse.
     sequence_sigma_min : ndarray of shape (E, L, 5)
         Minimum, quartiles and maximum over sequences of the r_i-th singular value of the
         sequence's own matrix (T_i, d), r_i the numerical rank of its input X_i.
     input_rank : int ndarray of shape (E, L)
-        Numerical rank r of the layer's stacked input X.
+        Numerical rank r of the layer's stacked input X, counted alike.
 
     Examples
     --------
@@ -140,7 +142,7 @@ class Conditioning:
         standard deviation, saturated rows a small entropy.
     attention_sigma_min, attention_effective_rank : ndarray of shape (n_epochs, n_layers)
         Medians over the T_i x T_i softmax matrices of sigma_{T_i} and of the effective rank, on
-        the first sequences of the probe: as many as cost no more than 64 matrices of T = 144.
+        the first sequences of the probe: as many as cost no more than 8 matrices of T = 144.
     attention_singular_values : ndarray of shape (n_epochs, n_layers, T)
         Medians of the k-th singular values of the same matrices; nan beyond the longest.
 
@@ -183,7 +185,11 @@ class Conditioning:
         self._probe: dict[str, int] = {}
 
     def record(
-        self, epoch: int, chunks: Iterable[Sequence[LayerTrace]], n_spectra: float = np.inf
+        self,
+        epoch: int,
+        chunks: Iterable[Sequence[LayerTrace]],
+        n_spectra: float = np.inf,
+        dtype: npt.DTypeLike | None = None,
     ) -> Conditioning:
         """Measure the probe set and append the result.
 
@@ -197,6 +203,10 @@ class Conditioning:
         n_spectra : float, default=inf
             How many sequences give `sequence_sigma_min`; all other quantities are of all. Fit
             records 16: their decompositions are half of a record's time.
+        dtype : dtype, default=None
+            Type whose eps decides what is rounding when a rank is counted; None is that of the
+            arrays. Fit passes float32 whatever the model was trained in, so that fits in float32
+            and in float64 count the same directions.
 
         Returns
         -------
@@ -210,7 +220,7 @@ class Conditioning:
         TypeError
             If a chunk is not a list of LayerTrace.
         """
-        probe, values = measure(chunks, n_spectra)
+        probe, values = measure(chunks, n_spectra, dtype)
         if self._records and probe != self._probe:
             raise ValueError(
                 f"the probe set changed: first {self._probe}, now {probe}; singular values grow "
@@ -334,7 +344,7 @@ def check_quantity(quantity: str, of: str, stage: str) -> None:
 
 
 def conditioning_from_traces(
-    chunks: Iterable[Sequence[LayerTrace]], epoch: int = 0
+    chunks: Iterable[Sequence[LayerTrace]], epoch: int = 0, dtype: npt.DTypeLike | None = None
 ) -> Conditioning:
     """Conditioning of arrays.
 
@@ -344,6 +354,8 @@ def conditioning_from_traces(
         Sequences in chunks, each a list with one LayerTrace a layer; read once.
     epoch : int, default=0
         Epoch to note down.
+    dtype : dtype, default=None
+        Type whose eps decides what is rounding when a rank is counted; None is the arrays' own.
 
     Returns
     -------
@@ -363,7 +375,7 @@ def conditioning_from_traces(
     >>> result.n_rows, result.input_rank.tolist(), result.attention.sigma_max.tolist()
     (40, [[4]], [[0.0]])
     """
-    return Conditioning().record(epoch, chunks)
+    return Conditioning().record(epoch, chunks, dtype=dtype)
 
 
 def measure_conditioning(estimator: Any, X: Any) -> Conditioning:
@@ -399,7 +411,7 @@ def measure_conditioning(estimator: Any, X: Any) -> Conditioning:
 Pipeline that ends with one, got str; for arrays use conditioning_from_traces.
     """
     chunks, epoch = fitted_traces(estimator, X, "measure_conditioning")
-    return conditioning_from_traces(chunks, epoch)
+    return conditioning_from_traces(chunks, epoch, COUNTED_IN)
 
 
 def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:

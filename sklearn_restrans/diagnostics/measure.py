@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import _linalg
 from .._linalg import StreamingQR, kth_singular_value, numerical_rank, rank_collapse
@@ -24,25 +25,34 @@ SOFTMAX_QUANTITIES = (
     *("attention_entropy", "attention_sigma_min", "attention_effective_rank"),
     *("score_std", "n_argmax_keys"),
 )
+# Type in whose precision ranks of a fitted model's matrices are counted. A fit in float32 or
+# bfloat16 holds its weights and position tables in float32 (bfloat16 is the type of products
+# alone), and what lies below the eps of float32 is their rounding. A fit in float64 is counted
+# alike: the spectrum of a smooth table of positions falls without a gap, so that another
+# tolerance would be another rank, and sigma_min could not be compared between the types.
+COUNTED_IN = np.dtype(np.float32)
 # Cost (sum of h T^3) up to which the T x T attention matrices of a probe are decomposed: 8
 # matrices of T = 144, 8 ms on one core.
 _ATTENTION_SVD_BUDGET = 8 * 144**3
 
 
 def measure(
-    chunks: Iterable[Sequence[LayerTrace]], n_spectra: float = np.inf
+    chunks: Iterable[Sequence[LayerTrace]],
+    n_spectra: float = np.inf,
+    dtype: npt.DTypeLike | None = None,
 ) -> tuple[dict[str, int], dict[str, np.ndarray]]:
     """Read the chunks once; return the probe's size and one array over layers per quantity.
 
     About the first ``n_spectra`` sequences give the quantiles of the sequences' own singular
-    values; those of the stack are of all.
+    values; those of the stack are of all. Ranks are counted in the precision of ``dtype``; None is
+    the type of the arrays.
     """
     layers: list[_LayerMeasurement] = []
     for chunk in chunks:
         traces = list(chunk)
         if not all(isinstance(trace, LayerTrace) for trace in traces):
             raise TypeError("each chunk must be a list of LayerTrace, one a layer.")
-        layers = layers or [_LayerMeasurement(k, t, n_spectra) for k, t in enumerate(traces)]
+        layers = layers or [_LayerMeasurement(k, t, n_spectra, dtype) for k, t in enumerate(traces)]
         if len(traces) != len(layers):
             raise ValueError(f"a chunk has {len(traces)} layers, the first had {len(layers)}.")
         for layer, trace in zip(layers, traces, strict=True):
@@ -59,8 +69,14 @@ def measure(
 class _LayerMeasurement:
     """Quantities of one layer, gathered over chunks of sequences."""
 
-    def __init__(self, index: int, trace: LayerTrace, n_spectra: float) -> None:
+    def __init__(
+        self, index: int, trace: LayerTrace, n_spectra: float, dtype: npt.DTypeLike | None
+    ) -> None:
         self.index, self.n_spectra = index, n_spectra
+        if dtype is None:  # integers are exact
+            dtype = np.asarray(trace.inputs).dtype
+            dtype = dtype if dtype.kind == "f" else np.float64
+        self.dtype = np.dtype(dtype)
         self.n_sequences = self.n_tokens = 0
         d = (0, *np.shape(trace.inputs))[-1]
         self.qr = {of: StreamingQR(d) for of in ("inputs", *MATRICES)}
@@ -70,8 +86,6 @@ class _LayerMeasurement:
 
     def update(self, trace: LayerTrace) -> None:
         trace = checked(trace, self.qr["Z"].n_columns, self.index)
-        dtype = trace.inputs.dtype
-        self.dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)  # integers are exact
         self.n_sequences += len(trace.inputs)
         self.n_tokens = max(self.n_tokens, trace.inputs.shape[1])
         # Of every group of equal length the same share.
