@@ -433,7 +433,11 @@ def _verdict(frame, dimensions):
         return f"failed at step {t}: {why}"
     if "vacuous" in kinds and "certified" not in kinds:
         n, d, m = dimensions or (0, 0, 0)
-        why = f": N = {n} > d + m = {d + m}" if n > d + m else ": [A, sigma H] has a rank below N"
+        why = (
+            f": N = {n} > d + m = {d + m}"
+            if n > d + m
+            else ": [A, sigma H] has a numerical rank below N"
+        )
         return "vacuous because alpha = 0" + why * (dimensions is not None)
     if list(kinds) == ["certified"]:
         return "certified at every step"

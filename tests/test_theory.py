@@ -395,7 +395,12 @@ TOO_LARGE = "failed at step 1: ||grad||^2 < 2 alpha Phi, alpha is no constant of
     [
         (1.0, None, 0.25**3, "certified at every step"),
         (0.0, (9, 3, 5), 1.0, "vacuous because alpha = 0: N = 9 > d + m = 8"),
-        (0.0, (8, 3, 5), 1.0, "vacuous because alpha = 0: [A, sigma H] has a rank below N"),
+        (
+            0.0,
+            (8, 3, 5),
+            1.0,
+            "vacuous because alpha = 0: [A, sigma H] has a numerical rank below N",
+        ),
         (math.nan, None, 1.0, "not measured at 3 of 3 steps from step 0"),
         ([1.0, math.nan, 1.0], None, 0.25**2, PARTLY),
         ([1.0, 1.01, 2.0], None, math.nan, TOO_LARGE),

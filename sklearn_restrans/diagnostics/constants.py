@@ -87,13 +87,42 @@ def two_block_constant(objective):
     A, H = (torch.cat([part[k] for part in parts]).numpy() for k in range(2))
     if module.arch.norm != "post":
         return pl_constant(A, H, module.W_U.detach().numpy(), **_weights(objective))
-    if module.arch.readout == "mean":
+    if not has_row_jacobians(module):
         return pl_constant(A, **_weights(objective))
     inside = torch.cat([part.inside for part in parts])
     J = vmap(jacrev(module.layers[-1].norm_2))(inside).detach().numpy()
     method = "exact" if n_residuals(objective) <= MAX_KERNEL_ROWS else "bound"
     W_U = module.W_U.detach().numpy()
     return pl_constant(A, H, W_U, J, method=method, **_weights(objective))
+
+
+def has_row_jacobians(module):
+    """Whether W_2 has a block of its own in alpha: not where a norm precedes a mean read-out."""
+    return module.arch.norm != "post" or module.arch.readout != "mean"
+
+
+def blocks_in_words(objective):
+    """The weights whose derivatives :func:`two_block_constant` uses."""
+    if has_row_jacobians(objective.module):
+        return "blocks of W_U and the last W_2"
+    return "block of W_U, the only one that a norm before a mean read-out leaves"
+
+
+def why_zero(objective):
+    """Why :func:`two_block_constant` is 0 with a post norm, as far as the shapes tell."""
+    arch, N = objective.module.arch, len(objective.data)
+    d, m = arch.d_model, arch.d_ff
+    if not has_row_jacobians(objective.module):
+        reason = f"N = {N} > d = {d}" if N > d else "A has a numerical rank below N"
+        return f"the {blocks_in_words(objective)}, gives none, as {reason}"
+    if n_residuals(objective) <= MAX_KERNEL_ROWS:
+        size = n_residuals(objective)
+        return f"the numerical rank of the {blocks_in_words(objective)} is below N c = {size}"
+    # The bound adds two smallest eigenvalues, which may both be 0 where that of the sum is not.
+    return (
+        f"with N c > {MAX_KERNEL_ROWS:,} it is the bound lambda_min(A A^T) + lambda_min(H H^T) "
+        f"sigma^2, of matrices of at most d = {d} and m = {m} columns and N = {N} rows"
+    )
 
 
 def output_jacobian(objective):

@@ -15,6 +15,7 @@ from sklearn_restrans import (
     certify_linear_convergence,
 )
 from sklearn_restrans._descent import GradientDescent
+from sklearn_restrans.diagnostics import constants
 from sklearn_restrans.diagnostics.certificate import _certificate_of, _measured_path
 from sklearn_restrans.diagnostics.constants import (
     kernel,
@@ -116,12 +117,10 @@ def test_steps_that_were_undone_are_not_part_of_the_path():
 
 
 BLOCKS, TANGENT = " (by the blocks of W_U and the last W_2)", " (by the tangent kernel)"
-
-
-MAY = "; the constant of tangent_kernel=True may be above 0"
-
-
-TOO_FEW = "vacuous because alpha = 0: the rank of the"
+W_U_ALONE = "block of W_U, the only one that a norm before a mean read-out leaves"
+MAY = "; tangent_kernel=True may give a constant above 0"
+VACUOUS = "vacuous because alpha = 0: "
+POST, MEAN = {"norm": "post"}, {"norm": "post", "readout": "mean"}
 
 
 @pytest.mark.parametrize(
@@ -130,16 +129,32 @@ TOO_FEW = "vacuous because alpha = 0: the rank of the"
         (6, {}, True, "certified at every step" + TANGENT),
         (6, {}, "auto", "certified at every step" + TANGENT),
         (6, {}, False, "certified at every step" + BLOCKS),
-        (12, {}, False, "vacuous because alpha = 0: N = 12 > d + m = 8" + MAY),
+        (12, {}, False, f"{VACUOUS}N = 12 > d + m = 8{MAY}"),
         (12, {}, True, "certified at every step" + TANGENT),
-        (16, {"norm": "post"}, True, "certified at every step" + TANGENT),
+        (6, POST, False, "certified at every step" + BLOCKS),
+        (16, POST, True, "certified at every step" + TANGENT),
         (
             33,
-            {"norm": "post", "d_ff": 1},
+            POST | {"d_ff": 1},
             False,
-            f"{TOO_FEW} blocks of W_U and the last W_2 is below N c = 33{MAY}",
+            f"{VACUOUS}the numerical rank of the blocks of W_U and the last W_2 is below N c = 33"
+            + MAY,
         ),
-        (80, {"d_model": 2, "d_ff": 2}, True, f"{TOO_FEW} tangent kernel is below N c = 80"),
+        (3, MEAN, False, f"certified at every step (by the {W_U_ALONE})"),
+        (  # at the start every normalised row sums to 0
+            4,
+            MEAN | {"max_iter": 1},
+            False,
+            f"{VACUOUS}the {W_U_ALONE}, gives none, as A has a numerical rank below N{MAY}",
+        ),
+        (12, MEAN, False, f"{VACUOUS}the {W_U_ALONE}, gives none, as N = 12 > d = 4{MAY}"),
+        (12, MEAN, True, "certified at every step" + TANGENT),
+        (
+            80,
+            {"d_model": 2, "d_ff": 2},
+            True,
+            f"{VACUOUS}the numerical rank of the tangent kernel is below N c = 80",
+        ),
         (
             6,
             {"init": "zero_unembedding"},
@@ -158,6 +173,54 @@ def test_verdict(n, settings, tangent_kernel, verdict):
     assert ("alpha_tangent" in certificate.to_frame()) == bool(tangent_kernel)
     assert f"{verdict}. Phi " in repr(certificate)
     assert f"N = {n}, c = 1, s = 2 / (N c) = {2 / n:.4g}" in repr(certificate)
+
+
+def test_a_verdict_names_no_rank_deficit_that_does_not_exist():
+    """With a norm before a mean read-out W_2 is left out, whatever the rank of its block is."""
+    X, y = planar(12, 0)
+    estimator = model(activation="gelu", norm="post", readout="mean", d_ff=16)
+    objective = estimator.__restrans_objective__(X, y).objective
+    (x, mask), _, _ = objective.data.batch(np.arange(12))
+    weights = [objective.module.W_U, objective.module.layers[-1].W_2]
+    outputs = objective.module(x, mask).flatten()
+    rows = [torch.autograd.grad(f, weights, retain_graph=True) for f in outputs]
+    blocks = np.stack([np.concatenate([g.numpy().ravel() for g in row]) for row in rows])
+    assert np.linalg.matrix_rank(blocks) == 12
+    verdict = certify_linear_convergence(estimator, X, y, tangent_kernel=False).verdict
+    assert "N = 12 > d = 4" in verdict and "W_2" not in verdict and "rank" not in verdict
+
+
+def test_a_verdict_says_so_where_a_bound_takes_the_place_of_alpha(monkeypatch):
+    """Above N c = 2,000 a post norm's blocks are not decomposed together."""
+    X, y = planar(6, 0)
+    estimator = model(activation="gelu", norm="post")
+    assert certify_linear_convergence(estimator, X, y, tangent_kernel=False).certified
+    monkeypatch.setattr(constants, "MAX_KERNEL_ROWS", 5)
+    verdict = certify_linear_convergence(estimator, X, y, tangent_kernel=False).verdict
+    assert verdict == (
+        f"{VACUOUS}with N c > 5 it is the bound lambda_min(A A^T) + lambda_min(H H^T) sigma^2, of "
+        "matrices of at most d = 4 and m = 4 columns and N = 6 rows"
+    )
+
+
+@pytest.mark.parametrize("tangent_kernel", [True, False])
+def test_the_share_of_the_measured_decrease_that_is_certified(tangent_kernel, seed):
+    """Each bound against the decrease it bounds, from losses alone."""
+    X, y = planar(6, seed)
+    certificate = certify_linear_convergence(model(), X, y, tangent_kernel=tangent_kernel)
+    loss = np.append(certificate.steps["loss"], certificate.final_loss)
+    assert certificate.certified
+    shares = (loss[:-1] - certificate.steps["bound"]) / -np.diff(loss)
+    assert certificate.certified_share == pytest.approx(np.median(shares), rel=1e-6)
+    assert 0 < certificate.certified_share < 1
+    said = repr(certificate)
+    assert "a posteriori (its kappa contains the next loss)" in said
+    assert f"certifies {np.median(shares):.2%} of the measured decrease" in said
+
+
+def test_without_a_certified_step_there_is_no_share():
+    certificate = certify_linear_convergence(model(), *planar(12, 0), tangent_kernel=False)
+    assert math.isnan(certificate.certified_share) and "nan%" not in repr(certificate)
 
 
 def test_the_kernel_is_measured_at_every_step_where_that_is_cheap():
