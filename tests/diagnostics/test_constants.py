@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from theoremproblems import N_PROBLEMS, ROUNDING, measured
+from theoremproblems import N_PROBLEMS, ROUNDING, blocks_of, measured
 
 from sklearn_restrans.diagnostics import constants
 from sklearn_restrans.diagnostics.constants import (
@@ -70,13 +70,6 @@ def test_jacobian_is_the_same_in_parts(monkeypatch):
         assert parts.keys() == whole.keys()
         for shape, block in parts.items():
             np.testing.assert_allclose(block, whole[shape], rtol=1e-12, atol=1e-14)
-
-
-def blocks_of(problem):
-    """Singular values of dF / d(W_U, last W_2), or of dF / dW_U where theory has that alone."""
-    names = ["W_U", f"layers.{problem.estimator.n_layers - 1}.W_2"]
-    alone = problem.norm == "post" and problem.readout == "mean"
-    return problem.weighted(problem.jacobian(*names[: 1 if alone else 2]))
 
 
 def test_alpha_is_the_smallest_eigenvalue_of_the_blocks_of_W_U_and_the_last_W_2():

@@ -27,9 +27,12 @@ ROUNDING = 1e-13
 
 
 class Problem:
-    """A random estimator with data and weights."""
+    """A random estimator with data and weights.
 
-    def __init__(self, seed):
+    `perturbed` moves biases, shifts and gains away from the 0 and 1 that they start from.
+    """
+
+    def __init__(self, seed, perturbed=True):
         rng = self.rng = np.random.default_rng(seed)
 
         def pick(*values):
@@ -75,7 +78,8 @@ class Problem:
         self.module = self.objective.module
         with torch.no_grad():  # biases, shifts and gains start at 0 and 1
             for name, parameter in self.module.named_parameters():
-                if name.rpartition(".")[2] in ("b_1", "b_2", "b_U", "gain", "shift"):
+                moved = name.rpartition(".")[2] in ("b_1", "b_2", "b_U", "gain", "shift")
+                if perturbed and moved:
                     parameter += 0.3 * torch.tensor(rng.standard_normal(parameter.shape))
         kept = np.arange(n) if self.weight is None else np.flatnonzero(self.weight)
         self.N, self.c = len(kept), self.module.arch.n_outputs
@@ -122,6 +126,39 @@ class Problem:
         phi = self.scale / 2 * (torch.as_tensor(self.w)[:, None] * (F - target) ** 2).sum()
         gradient = torch.autograd.grad(phi, list(self.module.parameters()), allow_unused=True)
         return sum((g**2).sum().item() for g in gradient if g is not None) / (2 * phi.item())
+
+
+def blocks_of(problem):
+    """Singular values of dF / d(W_U, last W_2), or of dF / dW_U where theory has that alone."""
+    names = ["W_U", f"layers.{problem.estimator.n_layers - 1}.W_2"]
+    alone = problem.norm == "post" and problem.readout == "mean"
+    return problem.weighted(problem.jacobian(*names[: 1 if alone else 2]))
+
+
+def extreme(matrix):
+    """Smallest eigenvalue of M M^T, 0 if there are fewer columns than rows, and the largest."""
+    values = np.linalg.svd(matrix, compute_uv=False)
+    return values[-1] ** 2 if len(values) == len(matrix) else 0.0, values[0] ** 2
+
+
+def descent(problem, steps):
+    """Phi, ||grad Phi||^2, alpha, lambda_min and lambda_max at each point of a path of descent.
+
+    From the definition of Phi by plain autograd; it moves the weights of the problem.
+    """
+    parameters = [p for p in problem.module.parameters() if p.requires_grad]
+    target, w = problem.objective.data.target, torch.as_tensor(problem.w)[:, None]
+    rows = []
+    for mu in [*steps, 0.0]:
+        phi = problem.scale / 2 * (w * (problem.outputs() - target) ** 2).sum()
+        gradient = torch.autograd.grad(phi, parameters, allow_unused=True, materialize_grads=True)
+        squared = sum((g**2).sum().item() for g in gradient)
+        alpha, _ = extreme(blocks_of(problem))
+        rows.append((phi.item(), squared, alpha, *extreme(problem.weighted(problem.jacobian()))))
+        with torch.no_grad():
+            for parameter, g in zip(parameters, gradient, strict=True):
+                parameter -= mu * g
+    return np.array(rows).T
 
 
 @cache
