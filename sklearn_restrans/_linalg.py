@@ -96,7 +96,7 @@ class StreamingQR:
         start = 0
         while start < len(rows):
             taken = slice(start, start + len(self._buffer) - self._filled)
-            piece = rows[taken] if scale is None else rows[taken] * scale[taken]
+            piece = rows[taken] if scale is None else _times(rows[taken], scale[taken])
             self._buffer[self._filled : self._filled + len(piece)] = piece
             self._filled += len(piece)
             start += len(piece)
@@ -119,7 +119,13 @@ class StreamingQR:
         s : ndarray of shape (min(n_rows, n_columns),)
         """
         # The rows of R beyond n_rows are zero: the values they add are none of A's.
-        return np.linalg.svd(self.r, compute_uv=False)[: min(self.n_rows, self.n_columns)]
+        s = np.linalg.svd(self.r, compute_uv=False)[: min(self.n_rows, self.n_columns)]
+        if not np.isfinite(s).all():
+            raise ValueError(
+                "the largest singular value is above the largest float64 number (1.8e308): divide "
+                "the rows by a constant."
+            )
+        return s
 
     def _factor(self, overwrite: bool) -> Array:
         # lwork = 64 d lets LAPACK work on panels of up to 64 columns; scipy's default is 3 d.
@@ -438,6 +444,7 @@ def lanczos_largest(
     4.0
     """
     n, n_iter = check_integer("n", n), check_integer("n_iter", n_iter)
+    unit = 1.0
     q = np.random.default_rng(rng).standard_normal(n)
     q /= np.linalg.norm(q)
     basis = np.empty((min(n_iter, n), n))
@@ -451,19 +458,23 @@ def lanczos_largest(
             raise ValueError(
                 f"matvec must return {n} finite numbers, got {product} at product {k + 1}."
             )
+        if k == 0:
+            # A power of two near A's size, taken out exactly, keeps squares in range.
+            unit = 2.0 ** np.clip(np.frexp(np.abs(product).max())[1], -1000, 1000)
+        product /= unit
         diagonal.append(float(basis[k] @ product))
         for _ in range(2):  # twice is enough to be orthogonal to rounding (Parlett, 6.9)
             product -= basis[: k + 1].T @ (basis[: k + 1] @ product)
         ritz, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off_diagonal, -1))
         norm = float(np.linalg.norm(product))
-        trace.append(float(ritz[-1]))
+        trace.append(float(ritz[-1]) * unit)
         residual = norm * float(abs(vectors[-1, -1]))
         # A product is exact to n eps ||A||: a residual below it is rounding, the value exact.
         if residual <= n * np.finfo(np.float64).eps * np.abs(ritz).max():
             break
         off_diagonal.append(norm)
         q = product / norm
-    return LanczosResult(trace[-1], np.asarray(trace), residual)
+    return LanczosResult(trace[-1], np.asarray(trace), residual * unit)
 
 
 def _relative(s: npt.ArrayLike) -> Array:
@@ -488,6 +499,13 @@ def finite_real(values: Any, name: str, ndim: int) -> Array:
     if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
         raise ValueError(f"{name} holds NaN or infinity; singular values need finite numbers.")
     return array
+
+
+def _times(rows: Array, scale: Array) -> Array:
+    """Rows times their scales, refused where a product is no float64 number."""
+    with np.errstate(over="ignore"):
+        product = rows * scale
+    return finite_real(product, "block times the roots of its weights", ndim=2)
 
 
 def _row_scale(weights: npt.ArrayLike, n_rows: int) -> Array:

@@ -15,6 +15,7 @@ Karimi, Nutini & Schmidt (2016): the Polyak-Lojasiewicz (PL) inequality.
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -63,13 +64,31 @@ def _row_factor(sample_weight, scale, n_rows):
             f"`sample_weight` must be one value a sample, not all 0; got {len(weight)} of sum "
             f"{weight.sum():g} for {n_rows} rows."
         )
-    return np.repeat(np.sqrt(_real(scale, "scale", sign="> 0") * weight), n_rows // len(weight))
+    # One root each: the product of a large s and a large w may be no float64 number.
+    factor = np.sqrt(_real(scale, "scale", sign="> 0")) * np.sqrt(weight)
+    return np.repeat(factor, n_rows // len(weight))
+
+
+def _in_range(compute, what):
+    """`compute()`, refused in words if the result is beyond the range of float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = compute()
+    if not np.isfinite(value).all():
+        raise ValueError(
+            f"{what} is above the largest float64 number (1.8e308): divide the arguments by a "
+            "constant. PL constants and eigenvalues scale with its square."
+        )
+    return value
 
 
 def _rounded_down(values, k, shape):
     """sigma_k less LAPACK's error bound max(shape) eps sigma_1: a lower bound, 0 if rank < k."""
     error = max(shape) * _EPS * kth_singular_value(values, 1)
     return max(kth_singular_value(values, k) - error, 0.0)
+
+
+def _squared(sigma):
+    return float(_in_range(lambda: np.square(sigma), "alpha"))
 
 
 def _sigma(matrix, k):
@@ -127,32 +146,36 @@ def pl_constant(
     """
     if method not in ("exact", "bound"):
         raise ValueError(f"`method` must be 'exact' or 'bound', got {method!r}.")
-    A = _real(A, "A", 2)
-    factor = _row_factor(sample_weight, scale, len(A))
+    A_rows = _real(A, "A", 2)
+    factor = _row_factor(sample_weight, scale, len(A_rows))
     kept = factor > 0
-    A, n = (A * factor[:, None])[kept], np.count_nonzero(kept)
+    n = np.count_nonzero(kept)
+    A = _in_range(lambda: (A_rows * factor[:, None])[kept], "`A` times the roots of its weights")
     if H is None and W_U is None and jacobians is None:
-        return _sigma(A, n) ** 2
-    H, W_U = _real(H, "H", 2), _real(W_U, "W_U", 2)
+        return _squared(_sigma(A, n))
+    H_rows, W_U = _real(H, "H", 2), _real(W_U, "W_U", 2)
     N, (d, c) = len(kept), W_U.shape
     jacobians = jacobians if jacobians is None else _real(jacobians, "jacobians", 3)
-    shapes = H.shape[:1], A.shape[1:], (N, d, d) if jacobians is None else jacobians.shape
+    shapes = H_rows.shape[:1], A.shape[1:], (N, d, d) if jacobians is None else jacobians.shape
     if shapes != ((N,), (d,), (N, d, d)):
         raise ValueError(
             "`A`, `H`, `W_U`, `jacobians` must have shapes (N, d), (N, m), (d, c), (N, d, d); got "
-            f"{(N, *A.shape[1:])}, {H.shape}, {W_U.shape}, {np.shape(jacobians)}."
+            f"{(N, *A.shape[1:])}, {H_rows.shape}, {W_U.shape}, {np.shape(jacobians)}."
         )
-    H = (H * factor[:, None])[kept]
+    H = _in_range(lambda: (H_rows * factor[:, None])[kept], "`H` times the roots of its weights")
     if jacobians is None:
         sigma = _sigma(W_U, c)
         if method == "exact":
-            return _sigma(np.hstack([A, sigma * H]), n) ** 2
+            scaled = _in_range(lambda: sigma * H, "sigma_c(W_U) times `H`")
+            return _squared(_sigma(np.hstack([A, scaled]), n))
     else:
-        G = np.einsum("npq,pc->ncq", jacobians[kept], W_U)
+        G = _in_range(
+            lambda: np.einsum("npq,pc->ncq", jacobians[kept], W_U), "`jacobians` times `W_U`"
+        )
         if method == "exact":
             return tangent_kernel(_two_blocks(A, H, G)).lambda_min
         sigma = min(_sigma(G_i, c) for G_i in G)
-    return _sigma(A, n) ** 2 + (_sigma(H, n) * sigma) ** 2
+    return _squared(np.hypot(_sigma(A, n), _sigma(H, n) * sigma))
 
 
 def _two_blocks(A, H, G):
@@ -160,7 +183,8 @@ def _two_blocks(A, H, G):
     n, c, d = G.shape
     yield np.einsum("nd,ce->ncde", A, np.eye(c)).reshape(n * c, -1)
     for columns in np.array_split(H, 1 + H.shape[1] * d // 2000, axis=1):
-        yield np.einsum("nm,ncq->ncmq", columns, G).reshape(n * c, -1)
+        block = _in_range(partial(np.einsum, "nm,ncq->ncmq", columns, G), "`H` times J^T W_U")
+        yield block.reshape(n * c, -1)
 
 
 class TangentKernel(NamedTuple):
@@ -219,12 +243,15 @@ def tangent_kernel(jacobian, *, sample_weight=None, scale=1.0):
             qr = StreamingQR(n_rows, max(2000, 2 * n_rows))
         if block.ndim < 2 or len(block) != len(factor):
             raise ValueError(f"`jacobian` must be ({len(factor)}, ...), got shape {block.shape}.")
-        qr.update((block.reshape(len(block), -1)[kept] * factor[kept, None]).T)
+        rows = block.reshape(len(block), -1)[kept]
+        scaled = partial(np.multiply, rows, factor[kept, None])
+        qr.update(_in_range(scaled, "`jacobian` times the roots of its weights").T)
     if qr is None or not qr.n_rows:
         raise ValueError("`jacobian` has no columns: pass the array of at least one parameter.")
     vectors, values, _ = np.linalg.svd(qr.r.T)
     shape = (n_rows, qr.n_rows)
-    rank, eigenvalues = numerical_rank(values, shape), values**2
+    rank = numerical_rank(values, shape)
+    eigenvalues = _in_range(partial(np.square, values), "the largest eigenvalue of J J^T")
     eigenvalues[rank:] = 0.0
     modes = np.zeros((len(factor), n_rows))
     modes[kept] = vectors * factor[kept, None]
@@ -261,14 +288,17 @@ def linearized_loss(eigenvalues, coefficients, step, steps):
     array([2.5, 1. , 0.5])
     """
     eigenvalues = _real(eigenvalues, "eigenvalues", 1, sign=">= 0")
-    energy = _real(coefficients, "coefficients", 1) ** 2 / 2
-    if energy.shape != eigenvalues.shape:
+    coefficients = _real(coefficients, "coefficients", 1)
+    if coefficients.shape != eigenvalues.shape:
         raise ValueError(
-            f"`eigenvalues` {eigenvalues.shape} and `coefficients` {energy.shape} must be as many."
+            "`eigenvalues` and `coefficients` must have the same length, got "
+            f"{len(eigenvalues)} and {len(coefficients)}."
         )
+    energy = _in_range(lambda: coefficients**2 / 2, "the square of `coefficients`")
     steps = np.arange(steps + 1) if np.ndim(steps) == 0 else np.asarray(steps)
-    x = _real(step, "step", sign="> 0") * eigenvalues
-    with np.errstate(divide="ignore", over="ignore"):
+    step = _real(step, "step", sign="> 0")
+    with np.errstate(divide="ignore", over="ignore"):  # what grows beyond all numbers is inf
+        x = step * eigenvalues
         # log|1 - x| with the digits of x that 1 - x drops; -inf at x = 1: gone in one step
         logs = np.log1p(np.where(x <= 1, -x, x - 2))
         moving = (logs != 0) & (energy > 0)  # |1 - x| = 1 stays, and what is 0 stays 0
@@ -302,8 +332,8 @@ def step_curvature(loss, loss_next, grad_norm, step, *, zero_loss=0.0):
     Returns
     -------
     kappa, error : ndarray or float
-        NaN where the gradient is 0. The loss rose if kappa - error > 2 / mu and fell if
-        kappa + error < 2 / mu; in between rounding decides.
+        NaN where the gradient is 0, infinite beyond the range of float64. The loss rose if
+        kappa - error > 2 / mu and fell if kappa + error < 2 / mu; in between rounding decides.
 
     Raises
     ------
@@ -318,13 +348,14 @@ def step_curvature(loss, loss_next, grad_norm, step, *, zero_loss=0.0):
     """
     loss, loss_next = _real(loss, "loss", sign=">= 0"), _real(loss_next, "loss_next", sign=">= 0")
     norm, step = _real(grad_norm, "grad_norm", sign=">= 0"), _real(step, "step", sign="> 0")
-    e, e_next = (_loss_error(phi, zero_loss) for phi in (loss, loss_next))
     norm = np.where(norm > 0, norm, np.nan)
-    q, rounding = ((v / norm / (step * norm)) for v in (loss - loss_next, e + e_next))
-    with np.errstate(divide="ignore", invalid="ignore"):  # a loss of 0
+    # A loss of 0 divides by 0; what lies beyond the float64 range is infinite, as documented.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        e, e_next = (_loss_error(phi, zero_loss) for phi in (loss, loss_next))
+        q, rounding = ((v / norm / step / norm) for v in (loss - loss_next, e + e_next))
         rounding = rounding + abs(q) * (e / loss + 4 * _EPS)
-    kappa = 2 / step * (1 - q)
-    return kappa, 2 / step * rounding + 4 * _EPS * abs(kappa)
+        kappa = 2 / step * (1 - q)
+        return kappa, 2 / step * rounding + 4 * _EPS * abs(kappa)
 
 
 def certified_contraction(alpha, kappa, step):
@@ -348,7 +379,9 @@ def certified_contraction(alpha, kappa, step):
     array([0.25,  nan])
     """
     kappa, step = np.asarray(kappa), np.asarray(step)
-    return np.where(kappa < 2 / step, 1 - 2 * step * (1 - step * kappa / 2) * alpha, np.nan)[()]
+    with np.errstate(over="ignore", invalid="ignore"):  # of what is not certified
+        factor = 1 - 2 * step * (1 - step * kappa / 2) * alpha
+        return np.where(kappa < 2 / step, factor, np.nan)[()]
 
 
 def path_certificate(loss, grad_norm, step, alpha, *, zero_loss=0.0, dimensions=None):
@@ -402,12 +435,16 @@ def path_certificate(loss, grad_norm, step, alpha, *, zero_loss=0.0, dimensions=
         )
     norm, step, alpha = (np.broadcast_to(value, n) for value in (norm, step, alpha))
     kappa, kappa_error = step_curvature(phi, phi_next, norm, step, zero_loss=zero_loss)
-    contraction = certified_contraction(alpha, kappa, step)
-    e, e_next = (_loss_error(value, zero_loss) for value in (phi, phi_next))
-    fall, needed = phi - phi_next, np.sqrt(2 * alpha * phi)
-    too_flat = norm * (1 + _ROUNDING) < np.sqrt(2 * alpha * np.maximum(phi - e, 0))
-    # bound - Phi_{t+1} = (Phi_t - Phi_{t+1}) (1 - 2 alpha Phi_t / ||g||^2), without cancellation
-    slack = 1 - np.divide(needed, norm, out=np.ones(n), where=norm > 0) ** 2
+    with np.errstate(over="ignore"):  # a loss above 1e290 has an infinite error: nothing is certain
+        e, e_next = (_loss_error(value, zero_loss) for value in (phi, phi_next))
+    fall, root = phi - phi_next, np.sqrt(2 * alpha)
+    too_flat = norm * (1 + _ROUNDING) < root * np.sqrt(np.maximum(phi - e, 0))
+    # 2 alpha Phi_t / ||g||^2, the share of the fall that alpha explains. By it both the contraction
+    # 1 - share (Phi_t - Phi_{t+1}) / Phi_t and the margin are free of the cancellation in kappa.
+    with np.errstate(over="ignore"):
+        share = np.divide(root * np.sqrt(phi), norm, out=np.ones(n), where=norm > 0) ** 2
+    relative_fall = np.divide(fall, phi, out=np.zeros(n), where=phi > 0)
+    contraction = np.where((fall > 0) & (norm > 0), 1 - share * relative_fall, np.nan)
     status = np.select(
         [np.isnan(alpha), too_flat | (-fall > e + e_next), alpha == 0, fall <= e + e_next],
         ["not measured", "failed", "vacuous", "below rounding"],
@@ -415,7 +452,7 @@ def path_certificate(loss, grad_norm, step, alpha, *, zero_loss=0.0, dimensions=
     )
     frame = pd.DataFrame({"loss": phi, "gradient_norm": norm, "step_size": step, "kappa": kappa})
     frame = frame.assign(alpha=alpha, bound=contraction * phi, contraction=contraction)
-    frame["margin"] = np.where(fall > 0, fall * slack, fall)
+    frame["margin"] = np.where(fall > 0, fall * (1 - share), fall)
     frame = frame.assign(kappa_error=kappa_error, status=status)
     product = np.prod(contraction, where=status == "certified")
     return frame, math.nan if "failed" in status else float(product), _verdict(frame, dimensions)
@@ -505,6 +542,8 @@ def descent_step(largest_curvature, current=math.inf, *, safety=1.05):
     (0.25, 0.1)
     """
     curvature = float(_real(largest_curvature, "largest_curvature", 0))
-    if curvature <= 0 and current == math.inf:
+    # The reciprocal of what is below the smallest normal number is no number.
+    gives_step = safety * curvature >= np.finfo(np.float64).tiny
+    if not gives_step and current == math.inf:
         raise ValueError(f"`largest_curvature` must be above 0 to give a step, got {curvature}.")
-    return min(current, 1 / (safety * curvature)) if curvature > 0 else current
+    return min(current, 1 / (safety * curvature)) if gives_step else current

@@ -188,6 +188,26 @@ def test_numerical_rank_takes_a_tolerance_and_stacks():
     assert _linalg.numerical_rank([], (0, 3)) == 0
 
 
+def test_the_tolerance_of_a_rank_grows_with_the_shape_up_to_the_root_of_eps():
+    """max(shape) eps of float32 would be 1.2 at ten million rows: no rank at all."""
+    s = [1.0, 1e-2, 4e-4, 2e-4, 1e-7]
+    for n_rows, rank in [(5, 4), (1_000, 4), (2_000, 3), (10_000_000, 3)]:
+        assert _linalg.numerical_rank(s, (n_rows, 5), dtype=np.float32) == rank
+    assert _linalg.numerical_rank(s, (10_000_000, 5)) == 5
+
+
+def test_numbers_beyond_the_range_of_float64_are_refused_in_words():
+    with pytest.raises(ValueError, match="divide the rows by a constant"):
+        singular_values(np.full((400, 2), 1.5e308))
+    with pytest.raises(ValueError, match="block times the roots of its weights holds NaN or inf"):
+        StreamingQR(1).update([[1e300]], weights=[1e300])
+    for size in (1e-300, 1e300):
+        s = singular_values(size * np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]))
+        np.testing.assert_allclose(s, [4 * size, 3 * size], rtol=1e-14)
+        root = StreamingQR(1).update([[3.0], [4.0]], weights=[size, size]).singular_values()
+        np.testing.assert_allclose(root, 5 * np.sqrt(size), rtol=1e-14)
+
+
 def test_kth_singular_value_is_zero_beyond_the_last():
     s = np.array([[3.0, 2.0], [5.0, 4.0]])
     assert _linalg.kth_singular_value(s[0], 2) == 2.0
@@ -299,6 +319,17 @@ def test_lanczos_stops_when_the_krylov_space_is_exhausted(eigenvalues, n_distinc
     assert n_distinct <= len(result.trace) <= n_distinct + 1
     assert result.value == pytest.approx(eigenvalues.max(), abs=1e-13)
     assert result.residual_norm <= 1e-12
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-14, 1e14, 1e300])
+def test_lanczos_does_not_depend_on_the_size_of_the_matrix(size):
+    """Its stop is relative: a residual of 1e-14 is rounding for ||A|| = 1 alone."""
+    A = symmetric(np.r_[10.0, np.linspace(0, 5, 79)], seed=0)
+    plain = lanczos_largest(lambda v: A @ v, 80, rng=1)
+    scaled = lanczos_largest(lambda v: size * (A @ v), 80, rng=1)
+    assert len(scaled.trace) == len(plain.trace) == 10
+    np.testing.assert_allclose(scaled.trace / size, plain.trace, rtol=1e-12)
+    assert scaled.residual_norm / size == pytest.approx(plain.residual_norm, rel=1e-9)
 
 
 def test_lanczos_keeps_its_basis_orthogonal():
