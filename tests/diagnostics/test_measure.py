@@ -187,6 +187,55 @@ def test_attention_matrices_beyond_the_budget_are_left_out(monkeypatch):
     assert measured(trace).attention_entropy[0, 0] == pytest.approx(np.log(7) * 5 / 6)
 
 
+@pytest.mark.parametrize("n_heads", [1, 2])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_the_budget_for_attention_matrices_is_one_for_all_chunks(size, n_heads, monkeypatch):
+    """The first sequences that fit into it are decomposed, however they are cut into chunks."""
+    flat, share = np.full((7, 7), 1 / 7), np.arange(1, 7) / 10
+    # sigma_min of (1 - share) I + share 1 1^T / T is 1 - share: each sequence shows itself
+    weights = share[:, None, None] * flat + (1 - share[:, None, None]) * np.eye(7)
+    trace = attention_trace()._replace(weights=np.stack([weights] * n_heads, axis=1))
+    chunks = [[part(trace, np.arange(k, min(k + size, 6)))] for k in range(0, 6, size)]
+    for n_affordable in range(1, 7):
+        budget = n_affordable * n_heads * 7**3 + 300  # nearly one more
+        monkeypatch.setattr(measure, "_ATTENTION_SVD_BUDGET", budget)
+        found = conditioning_from_traces(chunks).attention_sigma_min[0, 0]
+        assert found == pytest.approx(np.median(1 - share[:n_affordable]), rel=1e-12)
+
+
+def test_eight_matrices_of_144_tokens_are_affordable():
+    """What the documentation of Conditioning says."""
+    assert 8 * 144**3 <= measure._ATTENTION_SVD_BUDGET < 9 * 144**3
+    assert "8 matrices of T = 144" in Conditioning.__doc__
+
+
+@pytest.mark.parametrize("size", [1, 7, 50])
+@pytest.mark.parametrize(("smallest", "rank"), [(2e-14, 3), (4e-13, 4)])
+def test_the_tolerance_of_a_rank_is_that_of_all_rows_not_of_a_chunk(smallest, rank, size):
+    """400 rows: 400 eps = 9e-14; a chunk of one sequence has 8 rows and would see 2e-14."""
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((400, 4)))[0]
+    X = (Q * [1.0, 1.0, 1.0, smallest]).reshape(50, 8, 4)  # exact in each column
+    trace = LayerTrace(X, X, X)
+    chunks = [[part(trace, slice(k, k + size))] for k in range(0, 50, size)]
+    result = conditioning_from_traces(chunks)
+    assert result.input_rank.tolist() == result.Z.numerical_rank.tolist() == [[rank]]
+
+
+@pytest.mark.parametrize("rank", [2, 5])
+def test_the_type_of_the_entries_may_be_named(rank):
+    """Rounded to float32 and cast up again, rank 2 looks like 5 unless it is said."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 6, rank)) @ rng.standard_normal((rank, 5))
+    X = X.astype(np.float32).astype(np.float64)
+    trace = LayerTrace(X, X, X)
+    named = conditioning_from_traces([[trace]], dtype=np.float32)
+    assert named.input_rank.tolist() == named.Z.numerical_rank.tolist() == [[rank]]
+    assert conditioning_from_traces([[trace]]).input_rank.tolist() == [[5]]
+    # Each sequence's own rank too: its second value is no rounding, its third is.
+    own = [np.linalg.svd(M, compute_uv=False)[rank - 1] for M in X]
+    np.testing.assert_allclose(named.Z.sequence_sigma_min[0, 0, 2], np.median(own), rtol=1e-12)
+
+
 def test_some_sequences_own_spectra_and_the_stack_of_all():
     trace = attention_trace(n=6, seed=3)
     everything, some = Conditioning(), Conditioning()
