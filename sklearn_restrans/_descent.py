@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ._fast import forward
-from ._linalg import lanczos_largest
+from ._lanczos import lanczos_largest
 from .theory import descent_step, step_curvature
 
 # Sequences per pass over the training set; sums run over the chunks, so the result does not

@@ -16,7 +16,7 @@ from sklearn_restrans import (
     linearized_prediction,
     suggest_residual_beta,
 )
-from sklearn_restrans._linalg import lanczos_largest
+from sklearn_restrans._lanczos import lanczos_largest
 from sklearn_restrans.theory import tangent_kernel
 
 

@@ -1,0 +1,35 @@
+"""How fast gradient descent provably goes: pure functions of float64 arrays.
+
+The loss is ``Phi = s/2 sum_i w_i ||F_i - Y_i||^2``, s the argument `scale` (1 in the paper, 2/(N c)
+for a mean squared error) and w the argument `sample_weight`. All formulas are written for rows
+multiplied by ``sqrt(s w_i)``, where ``Phi = 1/2 ||R||^2``; rows of weight 0 leave.
+
+The constants hold for square loss and full-batch gradient descent with one step for all parameters,
+no weight decay, no dropout, W_U and the last W_2 trained and used nowhere else; not for
+cross-entropy. float32 input is refused: it hides all below 6e-8 of the largest eigenvalue.
+
+References
+----------
+Qin, Zhou, Jiang & Zhu (2025), arXiv:2506.05249: the model ``F = A W_U``, ``A = H W_2 + beta Z``.
+Karimi, Nutini & Schmidt (2016): the Polyak-Lojasiewicz (PL) inequality.
+"""
+
+from .constants import linearized_loss, pl_constant, tangent_kernel
+from .descent import (
+    certified_contraction,
+    descent_step,
+    local_rate,
+    path_certificate,
+    step_curvature,
+)
+
+__all__ = [
+    "certified_contraction",
+    "descent_step",
+    "linearized_loss",
+    "local_rate",
+    "path_certificate",
+    "pl_constant",
+    "step_curvature",
+    "tangent_kernel",
+]
