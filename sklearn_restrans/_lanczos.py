@@ -14,8 +14,11 @@ Array = npt.NDArray[Any]
 
 
 class LanczosResult(NamedTuple):
-    """The largest Ritz value theta, its `trace` over the products (it never falls, up to rounding),
-    and `residual_norm` = ||A v - theta v|| of the Ritz vector v: an eigenvalue is that near.
+    """Result of :func:`lanczos_largest`.
+
+    `value` is the largest Ritz value theta, and `trace` its course over the products, which never
+    falls but for rounding. `residual_norm` is ||A v - theta v|| for the Ritz vector v: A has an
+    eigenvalue within that distance of theta.
     """
 
     value: float
@@ -44,7 +47,7 @@ def lanczos_largest(
     n : int
         Order of A.
     n_iter : int, default=10
-        Products at most; fewer when the residual has come down to rounding.
+        Largest number of products. There are fewer if the residual reaches the level of rounding.
     rng : numpy Generator, int or None, default=None
         Source of the start vector.
 
@@ -85,8 +88,8 @@ def lanczos_largest(
                 f"matvec must return {n} finite numbers, got {product} at product {k + 1}."
             )
         if k == 0:
-            # A power of two near A's size, taken out exactly, keeps squares in range.
-            unit = 2.0 ** np.clip(np.frexp(np.abs(product).max())[1], -1000, 1000)
+            # Dividing by a power of two near A's size is exact and keeps all squares in range.
+            unit = 2.0 ** int(np.clip(np.frexp(np.abs(product).max())[1], -1000, 1000))
         product /= unit
         diagonal.append(float(basis[k] @ product))
         for _ in range(2):  # twice is enough to be orthogonal to rounding (Parlett, 6.9)
@@ -95,7 +98,7 @@ def lanczos_largest(
         norm = float(np.linalg.norm(product))
         trace.append(float(ritz[-1]) * unit)
         residual = norm * float(abs(vectors[-1, -1]))
-        # A product is exact to n eps ||A||: a residual below it is rounding, the value exact.
+        # A product is exact to n eps ||A||. A residual below that is rounding, and the value exact.
         if residual <= n * np.finfo(np.float64).eps * np.abs(ritz).max():
             break
         off_diagonal.append(norm)

@@ -27,9 +27,9 @@ class StreamingQR:
     """Triangular factor R of a tall matrix that arrives in blocks of rows.
 
     Formula: A = Q R and A' = Q' R' give [A; A'] = diag(Q, Q') [R; R'], hence the R of [R; A'] is
-    that of [A; A'], and the singular values of A are those of R. Rows collect in a buffer
-    below R and are factored when it is full, so the result does not depend on the sizes they
-    come in, and memory is one buffer.
+    that of [A; A'], and the singular values of A are those of R. Rows are collected in a buffer
+    below R and factored when it is full. The result therefore does not depend on the sizes of the
+    blocks they come in, and memory is limited to one buffer.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class StreamingQR:
         Raises
         ------
         ValueError, TypeError
-            For a wrong shape, NaN, infinity, a negative weight; for other than real numbers.
+            For a wrong shape, NaN, infinity or a negative weight, and for all but real numbers.
         """
         rows = finite_real(block, "block", ndim=2)
         if rows.shape[1] != self.n_columns:
@@ -108,7 +108,7 @@ class StreamingQR:
 
     @property
     def r(self) -> Array:
-        """Upper triangular factor, shape (n_columns, n_columns); reading it changes nothing."""
+        """Upper triangular factor of shape (n_columns, n_columns) of the rows so far."""
         return self._factor(overwrite=False)
 
     def singular_values(self) -> Array:
@@ -118,7 +118,7 @@ class StreamingQR:
         -------
         s : ndarray of shape (min(n_rows, n_columns),)
         """
-        # The rows of R beyond n_rows are zero: the values they add are none of A's.
+        # With fewer rows than columns R is padded with zero rows, whose values do not belong to A.
         s = np.linalg.svd(self.r, compute_uv=False)[: min(self.n_rows, self.n_columns)]
         if not np.isfinite(s).all():
             raise ValueError(
@@ -180,7 +180,7 @@ def singular_values(matrix: Array | Iterable[Array], block_rows: int = BLOCK_ROW
         rows = finite_real(block, "each block", ndim=2)
         qr = (qr or StreamingQR(rows.shape[1], block_rows)).update(rows)
     if qr is None:
-        raise ValueError("matrix holds no block; pass an array or at least one block.")
+        raise ValueError("matrix holds no block: pass an array or at least one block.")
     return qr.singular_values()
 
 
@@ -221,8 +221,8 @@ def numerical_rank(
         return _plain(np.zeros(s.shape[:-1], dtype=int))
     # max(shape) eps is the usual bound on the rounding of an SVD (Golub & Van Loan, 5.5.8). For
     # many rows it is far too large: the errors of the rows are independent, so that their norm
-    # grows as sqrt(rows), just as s_1 does. From 2,900 rows on (float32; 7e7 in float64) sqrt(eps)
-    # takes its place: a million rows of float32 would otherwise lose all below a tenth of s_1.
+    # grows as sqrt(rows), just as s_1 does. From 2,900 rows on (in float64 from 7e7) sqrt(eps)
+    # takes its place. A million rows of float32 would otherwise lose all below a tenth of s_1.
     eps = float(np.finfo(dtype).eps)
     rtol = min(max(shape) * eps, eps**0.5) if rtol is None else rtol
     return _plain((s > rtol * s[..., :1]).sum(axis=-1))
@@ -231,8 +231,8 @@ def numerical_rank(
 def kth_singular_value(s: npt.ArrayLike, k: npt.ArrayLike) -> Any:
     """sigma_k, which is 0 when the matrix has no k-th singular value.
 
-    Formula: sigma_k = s[k - 1] for 1 <= k <= len(s), else 0. `s[-1]` is no substitute: a matrix
-    with fewer rows than k has a positive last value and sigma_k = 0.
+    Formula: sigma_k = s[k - 1] for 1 <= k <= len(s), else 0. `s[-1]` must not be used instead: for
+    a matrix with fewer rows than k it is positive although sigma_k = 0.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def kth_singular_value(s: npt.ArrayLike, k: npt.ArrayLike) -> Any:
     """
     s, k = np.asarray(s, dtype=np.float64), np.asarray(k)
     if k.dtype.kind not in "iu" or (k < 0).any():
-        raise ValueError(f"k counts singular values from 1 as an integer, got {k}.")
+        raise ValueError(f"k counts singular values from 1 and must be an integer, got {k}.")
     k = np.broadcast_to(k, s.shape[:-1])
     padded = np.concatenate([np.zeros((*s.shape[:-1], 1)), s], axis=-1)
     index = np.where(k < padded.shape[-1], k, 0)
@@ -351,7 +351,7 @@ def rank_collapse(Z: npt.ArrayLike, mask: npt.ArrayLike | None = None) -> Array:
     ----------
     Z : array-like of shape (n_sequences, n_tokens, d)
     mask : bool array-like of shape (n_sequences, n_tokens), default=None
-        True for real tokens; the others are left out, whatever they hold.
+        True for real tokens. The others are left out, whatever their values.
 
     Returns
     -------
@@ -400,6 +400,7 @@ def _plain(values: Array) -> Any:
 
 
 def finite_real(values: Any, name: str, ndim: int) -> Array:
+    """`values` as an array, checked to hold finite real numbers in `ndim` dimensions."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}.")
@@ -412,7 +413,7 @@ def finite_real(values: Any, name: str, ndim: int) -> Array:
 
 
 def _times(rows: Array, scale: Array) -> Array:
-    """Rows times their scales, refused where a product is no float64 number."""
+    """Rows times their scales; a product beyond the range of float64 is refused."""
     with np.errstate(over="ignore"):
         product = rows * scale
     return finite_real(product, "block times the roots of its weights", ndim=2)
@@ -422,5 +423,7 @@ def _row_scale(weights: npt.ArrayLike, n_rows: int) -> Array:
     """Square roots of the row weights as a column."""
     w = finite_real(weights, "weights", ndim=1)
     if len(w) != n_rows or (w < 0).any():
-        raise ValueError(f"weights must be {n_rows} numbers >= 0, one a row, got {weights!r}.")
+        raise ValueError(
+            f"weights must be {n_rows} numbers >= 0, one for each row, got {weights!r}."
+        )
     return np.sqrt(w, dtype=np.float64)[:, None]

@@ -26,37 +26,20 @@ __all__ = [
 ]
 
 
-def conditioning(estimator, X):
-    """Old name of :func:`measure_conditioning`, which it warns of.
-
-    Parameters
-    ----------
-    estimator, X
-        As for :func:`measure_conditioning`.
-
-    Returns
-    -------
-    result : Conditioning
-    """
-    _warn_of_old_name()
-    return measure_conditioning(estimator, X)
-
-
-def _warn_of_old_name():
-    warnings.warn(
-        "conditioning(estimator, X) is now measure_conditioning(estimator, X); the old name will "
-        "be removed in the next release.",
-        FutureWarning,
-        stacklevel=3,
-    )
-
-
 class _CallableModule(ModuleType):
-    """This module, which can be called as the function whose name it had."""
+    """This module, with the function that had its name."""
 
-    def __call__(self, estimator, X):
-        _warn_of_old_name()
+    def conditioning(self, estimator, X):
+        """Old name of :func:`measure_conditioning`."""
+        warnings.warn(
+            "conditioning(estimator, X) is now measure_conditioning(estimator, X); the old name "
+            "will be removed in the next release.",
+            FutureWarning,
+            stacklevel=2,
+        )
         return measure_conditioning(estimator, X)
+
+    __call__ = conditioning
 
 
 # ``from sklearn_restrans import conditioning`` gave the function; now it gives this module.

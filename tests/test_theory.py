@@ -354,7 +354,7 @@ def test_the_certificate_holds_down_to_rounding_and_says_where_it_ends():
 
 
 PARTLY = "certified at 2 of 3 steps from step 0; not measured at 1 of 3 steps from step 1"
-TOO_LARGE = "failed at step 1: ||grad||^2 < 2 alpha Phi, alpha is no constant of this model"
+TOO_LARGE = "failed at step 1: ||grad||^2 < 2 alpha Phi, so alpha is not a constant of this model"
 
 
 @pytest.mark.parametrize(
@@ -403,7 +403,11 @@ A3, H3, W3, ONE = np.eye(3), np.ones((3, 2)), np.ones((3, 1)), np.ones(3)
         (lambda: pl_constant(A3, H3, W3, A3[None]), ValueError, r"`jacobians`.* \(1, 3, 3\)"),
         (lambda: pl_constant(A3, H3, W3, method="x"), ValueError, "`method` must be .* got 'x'"),
         (lambda: pl_constant(A3 * np.nan), ValueError, r"`A` must be finite, got nan at .*\[0, 0"),
-        (lambda: pl_constant(A3, sample_weight=[1, 2]), ValueError, "got 2 of sum 3 for 3 rows"),
+        (
+            lambda: pl_constant(A3, sample_weight=[1, 2]),
+            ValueError,
+            "got 2 values of sum 3",
+        ),
         (lambda: pl_constant(A3, scale=0.0), ValueError, "`scale` must be finite and > 0"),
         (lambda: tangent_kernel([A3, H3[:2]]), ValueError, r"\(3, ...\), got shape \(2, 2\)"),
         (lambda: tangent_kernel([[1.0, 2.0], [3.0, 4.0]]), ValueError, r"got shape \(2,\)"),

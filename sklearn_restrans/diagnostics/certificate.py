@@ -16,8 +16,8 @@ from .._validation import check_integer
 from . import constants
 from .constants import check_estimator, check_kernel_size
 
-# N c up to which the tangent kernel is measured at every step unless told otherwise: 0.1 s a step
-# at d_model = 32.
+# N c up to which the tangent kernel is measured at every step unless the caller says otherwise. At
+# this size a step takes 0.1 s with d_model = 32.
 _KERNEL_EVERY_STEP = 200
 
 
@@ -35,8 +35,8 @@ class LinearConvergenceCertificate:
     steps : DataFrame
         A row for each step of the path; see :meth:`to_frame`.
     product : float
-        Product of the contractions of the certified steps: if all are, Phi_n <= product Phi_0.
-        NaN if a step failed.
+        Product of the contractions of the certified steps. If all steps are certified,
+        Phi_n <= product Phi_0. NaN if a step failed.
     verdict : str
         Whether every step is certified, one failed, or the bound is vacuous, and why.
     final_loss : float
@@ -70,7 +70,7 @@ class LinearConvergenceCertificate:
 
     @property
     def certified(self):
-        """Whether every step is."""
+        """Whether every step is certified."""
         return bool((self.steps["status"] == "certified").all())
 
     @property
@@ -93,8 +93,9 @@ class LinearConvergenceCertificate:
         frame : DataFrame
             Columns loss (Phi_t), gradient_norm, step_size, kappa, alpha (of W_U and the last W_2),
             alpha_tangent (lambda_min of the tangent kernel, where it was measured), bound (on
-            Phi_{t+1}, from the greater of the two), contraction (bound / Phi_t), margin (bound -
-            Phi_{t+1}), kappa_error and status, as in :func:`~.theory.path_certificate`.
+            Phi_{t+1}, from the greater of the two constants), contraction (bound / Phi_t), margin
+            (bound - Phi_{t+1}), kappa_error and status; see
+            :func:`~sklearn_restrans.theory.path_certificate`.
         """
         return self.steps.copy()
 
@@ -123,39 +124,41 @@ def certify_linear_convergence(
     """Run gradient descent and certify every step it takes.
 
     ``Phi_{t+1} = Phi_t - mu (1 - mu kappa_t / 2) ||grad Phi_t||^2``, kappa_t from three measured
-    numbers, and ``||grad Phi_t||^2 >= 2 alpha_t Phi_t``: if kappa_t < 2 / mu, the step left at most
-    ``1 - 2 mu (1 - mu kappa_t / 2) alpha_t`` of the loss. No smoothness is assumed, and of steps
-    that were not taken nothing is claimed.
+    numbers, and ``||grad Phi_t||^2 >= 2 alpha_t Phi_t``. If kappa_t < 2 / mu, the step therefore
+    left at most ``1 - 2 mu (1 - mu kappa_t / 2) alpha_t`` of the loss. No smoothness is assumed.
+    The bound is a posteriori, since kappa_t contains the loss after the step: nothing is claimed
+    about steps that were not taken.
 
     Parameters
     ----------
     estimator : estimator
         ResidualTransformerRegressor or -Classifier with solver="gd" and loss="squared_error"; it is
-        cloned. The path is that of its `fit` with dtype="float64", device="cpu" and the same
-        `random_state`, with float64 whatever its `dtype` says, and without its stop rule and
-        callbacks. Steps that learning_rate_init="auto" undoes are not part of it.
+        cloned. The path is the one its `fit` takes with dtype="float64", device="cpu" and the same
+        `random_state`, without the stop rule and callbacks. It is in float64 whatever `dtype` says.
+        Steps that learning_rate_init="auto" undoes are not part of it.
     X, y : array-like
         Data as for `fit`.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights as for `fit`.
     n_steps : int, default=None
-        Steps to take; None takes `max_iter` of the estimator.
+        Number of steps; None means `max_iter` of the estimator.
     tangent_kernel : {"auto", True, False}, default="auto"
-        Whether to measure lambda_min(J J^T) at each step, the best constant the model has, beside
-        alpha of W_U and the last W_2; "auto" does up to N c = 200.
+        Whether to measure lambda_min(J J^T), the best constant of the model, at each step in
+        addition to alpha of W_U and the last W_2. "auto" does so up to N c = 200.
 
     Returns
     -------
     certificate : LinearConvergenceCertificate
-        With alpha = 0 at all steps it is vacuous; a fixed step that is too long makes it fail.
+        It is vacuous if alpha = 0 at all steps, and it fails if a fixed step is too long.
 
     Raises
     ------
     TypeError
-        If the estimator is none of this package.
+        If it is not an estimator of this package.
     ValueError
-        For another solver or loss, early stopping, dropout, weight decay, data that do not fit, a
-        kernel above N c = 2,000, or a loss that is not finite after the first step.
+        For another solver or loss, for early stopping, dropout or weight decay, for data that `fit`
+        would refuse, for a tangent kernel with N c > 2,000, or if the loss is not finite after the
+        first step.
 
     References
     ----------
@@ -170,7 +173,7 @@ def certify_linear_convergence(
     >>> certify_linear_convergence(ResidualTransformerClassifier(), X, y)
     Traceback (most recent call last):
         ...
-    ValueError: certify_linear_convergence is about the squared error, got loss='log_loss': set \
+    ValueError: certify_linear_convergence needs the squared error, got loss='log_loss': set \
 loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
     """
     check_estimator(estimator, "certify_linear_convergence")
@@ -193,13 +196,13 @@ loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
 def _measured_path(descent, n_steps, tangent_kernel):
     """Rows (Phi, ||grad Phi||, step size, alpha, alpha_tangent) of the weights on the path.
 
-    The last row, without constants, is where the path ends: after n_steps, or where it diverges.
+    The last row has no constants: the path ends there, after n_steps or because it diverges.
     """
     path, nothing = [], (np.nan, np.nan)
     while True:
         step = descent.look()
         if step.undone:
-            path.pop()  # these are its weights: only the step from them is another now
+            path.pop()  # the descent is back at these weights and takes another step from them
         if not np.isfinite(step.loss):
             return path
         end = descent.diverged or len(path) == n_steps
@@ -229,10 +232,10 @@ def _certificate_of(path, descent, tangent_kernel):
         loss,
         norm[:-1],
         step[:-1],
-        # Both are constants of the model. They are rounded down differently: take the greater.
+        # Both are valid constants, rounded down in different ways: the greater one is the better.
         np.fmax(alpha, tangent)[:-1],
         zero_loss=descent.zero_loss,
-        # With these theory gives the reason itself; a post norm has another matrix.
+        # With dimensions the verdict names [A, sigma H], which is not the matrix for a post norm.
         dimensions=None if tangent_kernel or arch.norm == "post" else (n, arch.d_model, arch.d_ff),
     )
     frame["alpha"] = alpha[:-1]
@@ -253,7 +256,7 @@ def _certificate_of(path, descent, tangent_kernel):
 
 
 def _why_vacuous(objective, tangent_kernel):
-    """Why no constant above 0 was found, unless theory said it, and what may still give one."""
+    """Why alpha is 0, if theory's verdict did not say it, and what may still be above 0."""
     size = constants.n_residuals(objective)
     if tangent_kernel:
         return f": the numerical rank of the tangent kernel is below N c = {size}"

@@ -1,8 +1,8 @@
 """Conditioning of attention before and after the residual: result object and functions.
 
-Every quantity is measured in float64 on a fixed probe set of sequences, of Attn(X) ("attention")
-and of Z = Attn(X) + beta X ("Z"), for each layer. The file knows arrays only; an estimator hands
-them over as :class:`LayerTrace` (see `protocol`).
+Every quantity is measured in float64 on a fixed probe set of sequences, for Attn(X) ("attention")
+and for Z = Attn(X) + beta X ("Z") of each layer. This module works on arrays only; an estimator
+provides them as :class:`LayerTrace` (see `protocol`).
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ class MatrixConditioning:
     Attributes
     ----------
     singular_values : ndarray of shape (E, L, d)
-        Largest first; nan from index min(n_rows, d) on.
+        In descending order; nan from index min(n_rows, d) on.
     numerical_rank : int ndarray of shape (E, L)
-        Singular values above min(max(n_rows, d) * eps, sqrt(eps)) * sigma_max, eps of the type
-        that ranks are counted in: float32 for a fitted model, otherwise that of the arrays.
+        Number of singular values above min(max(n_rows, d) * eps, sqrt(eps)) * sigma_max, with the
+        eps of the type in which ranks are counted: float32 for a fitted model, otherwise the type
+        of the arrays.
     rank_collapse : ndarray of shape (E, L)
         Median over sequences of ||Z_i - 1 z_i^T||_F / ||Z_i||_F; 0 is full collapse.
     sequence_sigma_min : ndarray of shape (E, L, 5)
         Minimum, quartiles and maximum over sequences of the r_i-th singular value of the
-        sequence's own matrix (T_i, d), r_i the numerical rank of its input X_i.
+        sequence's own matrix (T_i, d), where r_i is the numerical rank of its input X_i.
     input_rank : int ndarray of shape (E, L)
-        Numerical rank r of the layer's stacked input X, counted alike.
+        Numerical rank r of the layer's stacked input X, counted in the same way.
 
     Examples
     --------
@@ -87,7 +88,7 @@ class MatrixConditioning:
 
     @property
     def sigma_last(self) -> np.ndarray:
-        """Singular value at index min(n_rows, d), shape (E, L); rounding if the input has r < d."""
+        """Singular value at index min(n_rows, d), shape (E, L): rounding if the input has r < d."""
         return kth_singular_value(self._spectrum, (~np.isnan(self.singular_values)).sum(axis=-1))
 
     @property
@@ -120,7 +121,9 @@ class Conditioning:
 
     Formula: Z = Attn(X) + beta X. For the sequences of a fixed probe set stacked to one matrix,
     sigma_min is sigma_r with r = `input_rank`, the numerical rank of the layer's input X; the
-    condition number is sigma_1 / sigma_r. Values grow with sqrt(n_rows): compare at equal rows.
+    condition number is sigma_1 / sigma_r. Singular values grow with sqrt(n_rows), so compare them
+    at equal numbers of rows. Of a fitted model no condition number of X above about 1e7 can be
+    seen: its tables of positions are float32 numbers.
 
     Attributes
     ----------
@@ -132,17 +135,18 @@ class Conditioning:
     input_rank : int ndarray of shape (n_epochs, n_layers)
         Numerical rank of the layer's stacked input.
     epochs : int ndarray of shape (n_epochs,)
-        Epochs after which it was measured; 0 is before training.
+        Epochs after which the model was measured; 0 means before training.
     n_layers, n_sequences, n_rows, d_model : int
         Size of the model and of the probe set; `n_rows` counts real tokens.
     attention_entropy, score_std, n_argmax_keys : ndarray of shape (n_epochs, n_layers)
-        Of the softmax matrices, nan if they were not recorded. Mean row entropy in nats; mean
-        standard deviation of the scores within a row, over keys of positive weight; mean number
-        of keys of a sequence and head that are some row's largest. Flat rows have a small
-        standard deviation, saturated rows a small entropy.
+        Quantities of the softmax matrices, nan if these were not recorded: the mean row entropy in
+        nats; the mean standard deviation of the scores within a row, over keys of positive weight;
+        and the mean number, over sequences and heads, of keys that are the largest in at least one
+        row. Flat rows have a small standard deviation, saturated rows a small entropy.
     attention_sigma_min, attention_effective_rank : ndarray of shape (n_epochs, n_layers)
-        Medians over the T_i x T_i softmax matrices of sigma_{T_i} and of the effective rank, on
-        the first sequences of the probe: as many as cost no more than 8 matrices of T = 144.
+        Medians over the T_i x T_i softmax matrices of sigma_{T_i} and of the effective rank. They
+        come from the first sequences of the probe, and from no more of them than cost as much as
+        8 matrices of T = 144.
     attention_singular_values : ndarray of shape (n_epochs, n_layers, T)
         Medians of the k-th singular values of the same matrices; nan beyond the longest.
 
@@ -196,17 +200,17 @@ class Conditioning:
         Parameters
         ----------
         epoch : int
-            Finished epochs; 0 is before training.
+            Number of finished epochs; 0 means before training.
         chunks : iterable of sequences of LayerTrace
-            The probe set in chunks of sequences, each a list with one LayerTrace a layer. Read
-            once, so a generator keeps memory at one chunk.
+            The probe set in chunks of sequences, each a list with one LayerTrace per layer. It is
+            read once, so that a generator keeps memory at one chunk.
         n_spectra : float, default=inf
-            How many sequences give `sequence_sigma_min`; all other quantities are of all. Fit
-            records 16: their decompositions are half of a record's time.
+            Number of sequences that `sequence_sigma_min` is taken from; all other quantities come
+            from all sequences. Fit uses 16, as their decompositions take half of a record's time.
         dtype : dtype, default=None
-            Type whose eps decides what is rounding when a rank is counted; None is that of the
-            arrays. Fit passes float32 whatever the model was trained in, so that fits in float32
-            and in float64 count the same directions.
+            Type whose eps decides what counts as rounding in a rank; None means the type of the
+            arrays. Fit passes float32, whatever type the model was trained in, so that fits in
+            float32 and in float64 count the same directions.
 
         Returns
         -------
@@ -215,8 +219,8 @@ class Conditioning:
         Raises
         ------
         ValueError
-            For arrays whose shapes do not fit, NaN or infinity, or another probe set than
-            before.
+            For arrays whose shapes do not match, for NaN or infinity, or if the size of the probe
+            set is not that of the records before.
         TypeError
             If a chunk is not a list of LayerTrace.
         """
@@ -246,11 +250,11 @@ class Conditioning:
         Parameters
         ----------
         quantity : str
-            Name of an (n_epochs, n_layers) array of this object or of its `Z` and `attention`,
-            or "sequence_sigma_min" for its median over sequences.
+            Name of an array of shape (n_epochs, n_layers) of this object or of its `Z` and
+            `attention`, or "sequence_sigma_min", which stands for its median over sequences.
         of : {"Z", "attention"}, default="Z"
-            Matrix after or before the residual; without effect for quantities of the softmax
-            matrices and for "input_rank".
+            Matrix after or before the residual. It has no effect on quantities of the softmax
+            matrices and on "input_rank".
         layer : int, default=-1
             Layer, counted from 0, or from the end if negative.
         stage : {"final", "initial"}, default="final"
@@ -299,7 +303,7 @@ class Conditioning:
                 "n_rows": self.n_rows,
             }
             frames.append(pd.DataFrame(index | {k: v.ravel() for k, v in columns.items()}))
-        # Stable and by position: Attn and Z of one record stay together.
+        # A stable sort by position keeps Attn and Z of one record together.
         return pd.concat(frames).sort_index(kind="stable").reset_index(drop=True)
 
     def __repr__(self) -> str:
@@ -346,16 +350,16 @@ def check_quantity(quantity: str, of: str, stage: str) -> None:
 def conditioning_from_traces(
     chunks: Iterable[Sequence[LayerTrace]], epoch: int = 0, dtype: npt.DTypeLike | None = None
 ) -> Conditioning:
-    """Conditioning of arrays.
+    """Conditioning of layer traces that are at hand as arrays.
 
     Parameters
     ----------
     chunks : iterable of sequences of LayerTrace
-        Sequences in chunks, each a list with one LayerTrace a layer; read once.
+        Sequences in chunks, each a list with one LayerTrace per layer. They are read once.
     epoch : int, default=0
-        Epoch to note down.
+        Epoch of the record.
     dtype : dtype, default=None
-        Type whose eps decides what is rounding when a rank is counted; None is the arrays' own.
+        Type whose eps decides what counts as rounding in a rank; None means that of the arrays.
 
     Returns
     -------
@@ -392,15 +396,15 @@ def measure_conditioning(estimator: Any, X: Any) -> Conditioning:
     Returns
     -------
     result : Conditioning
-        With one record, at the epoch whose weights were kept. Its values belong to `X`: compare
-        them with `estimator.conditioning_`, measured on training rows, at equal `n_rows` only.
+        With one record, at the epoch whose weights were kept. Its values belong to `X`. Those of
+        `estimator.conditioning_` belong to training rows; compare the two only at equal `n_rows`.
 
     Raises
     ------
     sklearn.exceptions.NotFittedError
         If the estimator is not fitted.
     TypeError
-        If it is no estimator of this package.
+        If it is not an estimator of this package (more exactly, does not follow `HasTraces`).
 
     Examples
     --------

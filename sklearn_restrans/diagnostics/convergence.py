@@ -33,12 +33,12 @@ class LocalRate(NamedTuple):
 
 
 def check_quantity(quantity, loss):
-    """Refuse what :meth:`Convergence.get` does not know."""
+    """Refuse quantities that :meth:`Convergence.get` does not know."""
     if quantity not in _QUANTITIES:
         raise ValueError(f"quantity must be one of {_QUANTITIES}, got {quantity!r}.")
     if (quantity == "epochs_to") != (loss is not None):
         raise ValueError(
-            f"quantity='epochs_to' needs the loss to reach and the others take none; got "
+            "quantity='epochs_to' needs the loss to reach, and the other quantities take none; got "
             f"quantity={quantity!r}, loss={loss!r}."
         )
 
@@ -49,36 +49,38 @@ class Convergence:
     Parameters
     ----------
     loss : array-like of shape (n_epochs,)
-        Weighted mean training loss Phi of each epoch, on standardised targets. With solver="gd" at
-        the weights before the epoch's step; with the others a mean over the epoch's batches.
+        Weighted mean training loss Phi of each epoch, on standardised targets. With solver="gd" it
+        is the loss at the weights before the epoch's step; with the other solvers it is the mean
+        over the epoch's batches.
     learning_rate : array-like of shape (n_epochs,)
         Step size at the end of each epoch.
     validation_loss : array-like of shape (n_epochs,), default=None
-        The same loss on the validation part, where there was one.
+        The same loss on the validation part, if there was one.
     gradients : array-like of shape (n_records, 3), default=None
-        Rows (epoch, Phi, ||grad Phi||), Phi and gradient at the same weights and rows of data. With
-        solver="gd" of all rows, at the start of each epoch. With the others of the probe set, at
-        the end of the epochs at which conditioning is recorded; 0 is before training.
+        Rows (epoch, Phi, ||grad Phi||), with Phi and its gradient at the same weights and on the
+        same data. With solver="gd" these are all training rows, at the start of each epoch. With
+        the other solvers they are the probe set, at the end of the epochs at which conditioning is
+        recorded, where epoch 0 is before training.
     scale : float, default=None
-        s = 2 / (N c) for the squared error, None for other losses.
+        s = 2 / (N c) for the squared error; None for other losses.
 
     Attributes
     ----------
     epochs : ndarray of shape (n_epochs,)
         Epoch numbers, from 1.
     rate : float
-        Minus the least-squares slope of log(loss) per epoch over the whole fit: positive when the
-        loss fell. NaN with fewer than two epochs.
+        Minus the least-squares slope of log(loss) per epoch over the whole fit, positive when the
+        loss fell. NaN with fewer than two epochs or a loss of 0.
     contraction : float
         exp(-rate), the mean factor of the loss per epoch.
     relative_loss : ndarray of shape (n_epochs,)
-        Phi / Phi_0, Phi_0 the first entry of `loss`: for solver="gd" the loss at the weights
-        training started from, for the others the mean over the first epoch.
+        Phi / Phi_0, where Phi_0 is the first entry of `loss`. For solver="gd" that is the loss at
+        the weights training started from, for the other solvers the mean over the first epoch.
     gradient_epochs, gradient_loss, gradient_norm : ndarray of shape (n_records,)
         The columns of `gradients`.
     pl_ratio : ndarray of shape (n_records,)
-        ||grad Phi||^2 / (2 Phi), the realised Polyak-Lojasiewicz ratio: what a PL constant bounds
-        from below.
+        ||grad Phi||^2 / (2 Phi), the realised Polyak-Lojasiewicz ratio, of which a PL constant is a
+        lower bound.
 
     References
     ----------
@@ -103,7 +105,7 @@ class Convergence:
         )
         self.epochs = np.arange(1, len(self.loss) + 1)
         gradients = np.asarray(() if gradients is None else gradients, dtype=float).reshape(-1, 3)
-        # Under warm_start the epochs of another solver have no gradient.
+        # After a warm start the epochs of another solver have no gradient.
         gradients = gradients[~np.isnan(gradients).any(axis=1)]
         self.gradient_epochs = gradients[:, 0].astype(int)
         self.gradient_loss, self.gradient_norm = gradients[:, 1], gradients[:, 2]
@@ -132,25 +134,25 @@ class Convergence:
     def local_rate(self, start=None, stop=None):
         """Minus the slope of log ||grad Phi||^2 per epoch on a stretch, and on its halves.
 
-        It needs no limit of the loss, which may be above 0: as fast as Phi falls towards its limit,
-        ||grad Phi||^2 falls. It is local: extrapolate nothing from it.
+        The limit of the loss may be above 0 and need not be known, because ||grad Phi||^2 falls as
+        fast as Phi approaches it. The rate is local and should not be extrapolated.
 
         Parameters
         ----------
         start, stop : int, default=None
-            First and last epoch of the stretch; None means the second half of those recorded.
+            First and last epoch of the stretch; None means the second half of the recorded epochs.
 
         Returns
         -------
         rate, first_half, second_half : float
-            Greater is faster; the rates of the halves are the range of the first.
+            Greater is faster. The rates of the two halves tell how much the rate varies.
         start, stop : int
-            The stretch meant.
+            The stretch.
 
         Raises
         ------
         ValueError
-            If fewer than 4 gradients were recorded on it, at equal distances.
+            If fewer than 4 gradients at equal distances were recorded on the stretch.
         """
         moving = self.gradient_norm > 0
         epochs, norm = self.gradient_epochs[moving], self.gradient_norm[moving]
@@ -159,21 +161,21 @@ class Convergence:
         inside = (epochs >= (start or 0)) & (epochs <= (np.inf if stop is None else stop))
         epochs, norm = epochs[inside], norm[inside]
         if len(epochs) > 1:
-            # The last record, at the epoch whose weights were kept, may stand out of line.
+            # The last record, of the epoch whose weights were kept, may break the equal spacing.
             even = np.logical_and.accumulate(np.diff(epochs) == epochs[1] - epochs[0])
             n_even = 1 + np.count_nonzero(even)
             epochs, norm = epochs[:n_even], norm[:n_even]
         if len(epochs) < 4:
             raise ValueError(
-                f"a local rate needs the gradient at 4 epochs at least, at equal distances; "
-                f"{len(epochs)} are there. solver='gd' records every epoch, the others with "
-                "conditioning_interval=1."
+                "a local rate needs the gradient at 4 or more equally spaced epochs, and "
+                f"{len(epochs)} were recorded. solver='gd' records every epoch; the other solvers "
+                "do so with conditioning_interval=1."
             )
         rates = np.array(theory.local_rate(norm)) / (epochs[1] - epochs[0])
         return LocalRate(*rates.tolist(), int(epochs[0]), int(epochs[-1]))
 
     def epochs_to(self, loss):
-        """First epoch whose training loss is at most ``loss``; inf if none is.
+        """First epoch whose training loss is at most ``loss``; inf if there is none.
 
         Parameters
         ----------
@@ -194,8 +196,8 @@ class Convergence:
         ----------
         quantity : {"rate", "contraction", "epochs_to", "final_loss", "relative_loss", \
                 "local_rate", "pl_ratio"}
-            What to return; of a curve its last value, of the local rate that of the second half of
-            the epochs recorded. NaN where too few were.
+            Quantity to return. Of a curve it is the last value, and of the local rate the one on
+            the second half of the recorded epochs. NaN if too few were recorded.
         loss : float, default=None
             The loss to reach, for "epochs_to".
 
@@ -229,7 +231,7 @@ class Convergence:
         Returns
         -------
         frame : DataFrame indexed by epoch
-            Columns loss, relative_loss, learning_rate, and where recorded validation_loss,
+            Columns loss, relative_loss and learning_rate, and, if recorded, validation_loss,
             gradient_norm and pl_ratio.
         """
         columns = {

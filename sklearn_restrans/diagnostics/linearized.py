@@ -20,8 +20,8 @@ from .constants import check_estimator, check_kernel_size, kernel, residuals
 # Decades of loss within which two betas count as equal (theory.md 2b).
 _TIE = 0.1
 
-# Steps of a pilot run: its order of the betas had a mean rank correlation of .84 with that after
-# 400 steps (theory.md 2b).
+# Steps of a pilot run. The order of the betas after it had a mean rank correlation of .84 with that
+# after 400 steps (theory.md 2b).
 _PILOT_STEPS = 100
 
 _CPU = torch.device("cpu")
@@ -31,20 +31,20 @@ _CPU = torch.device("cpu")
 class LinearizedPrediction:
     """Loss of gradient descent on the model linearised at its present weights.
 
-    ``Phi_lin(k) = 1/2 sum_j (1 - mu lambda_j)^(2k) c_j^2``, lambda_j the eigenvalues of the tangent
-    kernel J J^T and c_j the parts of F - Y along its modes.
+    ``Phi_lin(k) = 1/2 sum_j (1 - mu lambda_j)^(2k) c_j^2``, where lambda_j are the eigenvalues of
+    the tangent kernel J J^T and c_j the parts of F - Y along its modes.
 
     Attributes
     ----------
     loss : ndarray of shape (n_steps + 1,)
         Phi_lin at steps 0 to n_steps.
     limit : float
-        Phi_lin after infinitely many: the part of F - Y outside the range of J; inf if mu is too
-        long. Of the linearised model: descent itself also moves J.
+        Phi_lin after infinitely many steps, which is the part of F - Y outside the range of J; inf
+        if mu is too long. This holds for the linearised model: descent itself also moves J.
     step_size : float
         mu.
     eigenvalues : ndarray of shape (N c,)
-        lambda_j, descending, in units of 1 / step size, exactly 0 from the rank of J on.
+        lambda_j, descending, in units of 1 / step size, and exactly 0 from the rank of J on.
     coefficients : ndarray of shape (N c,)
         c_j.
 
@@ -68,11 +68,11 @@ class LinearizedPrediction:
 
     @property
     def rank(self):
-        """Rank of J: the number of modes that are learned at all."""
+        """Rank of J, which is the number of modes that descent changes."""
         return int(np.count_nonzero(self.eigenvalues))
 
     def at(self, steps):
-        """Phi_lin after any numbers of steps.
+        """Phi_lin after given numbers of steps.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ def linearized_prediction(
     sample_weight : array-like of shape (n_samples,), default=None
         Weights as for `fit`.
     stage : {"final", "initial"}, default="final"
-        At the fitted weights, or at those `fit` would start from (of a clone).
+        At the fitted weights, or at the weights that `fit` would start from.
     n_steps : int, default=100
         Length of the curve.
     step : "own" or float, default="own"
@@ -144,8 +144,8 @@ def linearized_prediction(
     Raises
     ------
     TypeError, ValueError
-        For another estimator, loss or stage, early stopping, more than 2,000 targets, data that do
-        not fit.
+        For another estimator, loss or stage, for early stopping, more than 2,000 targets, or data
+        that `fit` would refuse.
     sklearn.exceptions.NotFittedError
         For stage="final" before `fit`.
 
@@ -180,7 +180,7 @@ def linearized_prediction(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ResidualBetaSuggestion:
-    """Residual coefficients in the order of the loss they are expected to reach.
+    """Residual coefficients with the loss that each is expected to reach.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class ResidualBetaSuggestion:
     method : str
         "linearized" or "pilot".
     n_steps, n_seeds : int
-        Steps of gradient descent, and initialisations averaged over.
+        Number of steps of gradient descent, and of initialisations that were averaged.
     step : "own" or float
         Each beta's own step 1 / (1.05 L), or the common one.
 
@@ -215,7 +215,7 @@ class ResidualBetaSuggestion:
 
     @property
     def ties_(self):
-        """Other betas within 0.1 decade of the best: these seeds do not tell them apart."""
+        """Other betas within 0.1 decade of the best, which these seeds do not tell apart."""
         near = self.scores["score"] < self.scores["score"].min() + _TIE
         near.iloc[self.scores["score"].argmin()] = False
         return self.scores["residual_beta"][near].tolist()
@@ -226,10 +226,10 @@ class ResidualBetaSuggestion:
         Returns
         -------
         frame : DataFrame
-            A row for each beta as passed: residual_beta; score, the mean over seeds of log10 Phi
-            after n_steps (lower is better, inf diverges), and its standard deviation std;
-            relative_score, the mean of log10(Phi / Phi_0), whose order differs unless all betas
-            start from the same Phi_0; step_size, the mean first step.
+            One row per beta, in the order passed. score is the mean over seeds of log10 Phi after
+            n_steps (lower is better, inf means that descent diverges) and std its standard
+            deviation. relative_score is the mean of log10(Phi / Phi_0), which may order the betas
+            differently unless all start from the same Phi_0. step_size is the mean first step.
         """
         return self.scores.copy()
 
@@ -260,32 +260,32 @@ def suggest_residual_beta(
 ):
     """Order residual coefficients by the loss gradient descent should reach with them.
 
-    "linearized" takes the loss of the model linearised at its initial weights, "pilot" that of a
-    short run. Neither bounds, condition numbers nor sigma_min order the betas (theory.md 2b), and
-    neither does this the betas of Adam, which rescales every weight's step.
+    "linearized" uses the loss of the model linearised at its initial weights, "pilot" that of a
+    short run. Bounds, condition numbers and sigma_min were tried and do not order the betas
+    (theory.md 2b). The order is one for gradient descent: Adam rescales the step of every weight.
 
     Parameters
     ----------
     estimator : estimator
         ResidualTransformerRegressor or -Classifier with solver="gd" and loss="squared_error"; it is
-        cloned. init="zero_unembedding" makes all betas start at one loss.
+        cloned. With init="zero_unembedding" all betas start at the same loss.
     X, y : array-like
         Data as for `fit`.
     betas : sequence
-        Values for `residual_beta`, different from each other.
+        Values for `residual_beta`, all different.
     method : {"linearized", "pilot"}, default="linearized"
         "linearized" needs N c <= 2,000 targets.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights as for `fit`.
     n_steps : int, default=None
-        Steps after which the losses are compared; None takes `max_iter` of the estimator for
-        "linearized" and 100 for "pilot".
+        Number of steps after which the losses are compared; None means `max_iter` of the estimator
+        for "linearized" and 100 for "pilot".
     n_seeds : int, default=5
-        Initialisations, the same for every beta.
+        Number of initialisations, which are the same for every beta.
     step : "own" or float, default="own"
-        Each beta's step 1 / (1.05 L), as learning_rate_init="auto", or one step for all.
+        Each beta's own step 1 / (1.05 L), as with learning_rate_init="auto", or one step for all.
     n_rows : int, default=None
-        Use this many rows, drawn at random anew for each seed, if there are more.
+        If there are more rows, use this many, drawn at random anew for each seed.
 
     Returns
     -------
@@ -295,8 +295,8 @@ def suggest_residual_beta(
     Raises
     ------
     TypeError, ValueError
-        For another estimator, solver or loss, early stopping, betas that are none or repeated, too
-        many targets for "linearized", or if every beta diverges.
+        For another estimator, solver or loss, for early stopping, for betas that are not allowed or
+        repeated, for too many targets with "linearized", or if every beta diverges.
 
     Examples
     --------
@@ -385,21 +385,21 @@ def _expected(at, method, step, n_steps):
                 break
         last = descent.look().loss
         last = np.inf if descent.diverged else last
-    # Both losses are exact to the rounding of F - Y only: eps^2 times the loss of the prediction 0.
+    # Neither loss is known below the rounding of F - Y, eps^2 times the loss of the prediction 0.
     floor = np.finfo(float).eps ** 2 * objective.zero_loss()
     first, last = np.log10(np.maximum([first, last], floor))
     return last, last - first, mu
 
 
 def _suggestion(betas, logs, method, n_steps, n_seeds, step):
-    """The result for logs (n_betas, n_seeds, 3) of Phi and Phi / Phi_0, and step sizes."""
+    """The result from logs (n_betas, n_seeds, 3) of Phi and of Phi / Phi_0, and step sizes."""
     score, relative, size = np.moveaxis(logs, -1, 0)
     if not np.isfinite(score.mean(axis=1)).any():
         raise ValueError(
-            f"gradient descent diverges from some start at every beta with step={step!r}: use "
-            "step='own', or a smaller one."
+            f"with step={step!r} gradient descent diverges at every beta from at least one start: "
+            "use step='own', or a shorter step."
         )
-    with np.errstate(invalid="ignore"):  # a beta that diverges
+    with np.errstate(invalid="ignore"):  # inf - inf for a beta that diverges
         spread = score.std(axis=1)
     columns = {"score": score.mean(axis=1), "std": spread, "relative_score": relative.mean(axis=1)}
     # An object column where a beta is a pair.

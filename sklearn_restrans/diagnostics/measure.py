@@ -26,10 +26,10 @@ SOFTMAX_QUANTITIES = (
     *("score_std", "n_argmax_keys"),
 )
 # Type in whose precision ranks of a fitted model's matrices are counted. A fit in float32 or
-# bfloat16 holds its weights and position tables in float32 (bfloat16 is the type of products
-# alone), and what lies below the eps of float32 is their rounding. A fit in float64 is counted
-# alike: the spectrum of a smooth table of positions falls without a gap, so that another
-# tolerance would be another rank, and sigma_min could not be compared between the types.
+# bfloat16 holds its weights and position tables in float32 (only products are in bfloat16), and
+# singular values below the eps of float32 are the rounding of these. A fit in float64 is counted
+# in the same way: the spectrum of a smooth table of positions falls off without a gap, so another
+# tolerance would give another rank, and sigma_min could not be compared between the types.
 COUNTED_IN = np.dtype(np.float32)
 # Cost (sum of h T^3) up to which the T x T attention matrices of a probe are decomposed: 8
 # matrices of T = 144, 8 ms on one core.
@@ -41,17 +41,17 @@ def measure(
     n_spectra: float = np.inf,
     dtype: npt.DTypeLike | None = None,
 ) -> tuple[dict[str, int], dict[str, np.ndarray]]:
-    """Read the chunks once; return the probe's size and one array over layers per quantity.
+    """Read the chunks once; return the probe's size, and for each quantity an array over layers.
 
-    About the first ``n_spectra`` sequences give the quantiles of the sequences' own singular
-    values; those of the stack are of all. Ranks are counted in the precision of ``dtype``; None is
-    the type of the arrays.
+    The quantiles of the sequences' own singular values come from about the first ``n_spectra``
+    sequences, everything else from all of them. Ranks are counted in the precision of ``dtype``,
+    or of the arrays themselves if it is None.
     """
     layers: list[_LayerMeasurement] = []
     for chunk in chunks:
         traces = list(chunk)
         if not all(isinstance(trace, LayerTrace) for trace in traces):
-            raise TypeError("each chunk must be a list of LayerTrace, one a layer.")
+            raise TypeError("each chunk must be a list of LayerTrace, one for each layer.")
         layers = layers or [_LayerMeasurement(k, t, n_spectra, dtype) for k, t in enumerate(traces)]
         if len(traces) != len(layers):
             raise ValueError(f"a chunk has {len(traces)} layers, the first had {len(layers)}.")
@@ -88,7 +88,7 @@ class _LayerMeasurement:
         trace = checked(trace, self.qr["Z"].n_columns, self.index)
         self.n_sequences += len(trace.inputs)
         self.n_tokens = max(self.n_tokens, trace.inputs.shape[1])
-        # Of every group of equal length the same share.
+        # The same share of each group, so that all lengths are represented.
         share = min(1.0, self.n_spectra / max(1, len(trace.inputs)))
         self.n_spectra = max(0.0, self.n_spectra - len(trace.inputs))
         for group in unpadded(trace):
@@ -142,7 +142,7 @@ class _SoftmaxMeasurement:
     def update(self, weights: np.ndarray) -> None:
         """Add matrices P of shape (n, h, T, T).
 
-        Formulas: row entropy -sum_j p_j log p_j; the scores of a row are log p up to a constant,
+        The entropy of a row is -sum_j p_j log p_j. The scores of a row are log p up to a constant,
         so their standard deviation is that of log p over the keys with p > 0.
         """
         n, n_heads, T, _ = weights.shape
@@ -157,6 +157,7 @@ class _SoftmaxMeasurement:
         self.totals["n_argmax_keys"] += int(chosen.sum())
         self.n_matrices += n * n_heads
         self.n_rows += n * n_heads * T
+        # The budget is shared by all chunks; one sequence is decomposed whatever it costs.
         affordable = (_ATTENTION_SVD_BUDGET - self.cost) // (n_heads * T**3)
         taken = weights[: max(affordable, 0 if self.spectra else 1)]
         if len(taken):

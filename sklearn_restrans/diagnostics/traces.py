@@ -11,7 +11,7 @@ import numpy as np
 class LayerTrace(NamedTuple):
     """What one layer computed on n sequences of T tokens of width d, in float64.
 
-    Arrays in float32 are taken too; ranks then use float32's eps.
+    Arrays in float32 are accepted too; ranks are then counted with the eps of float32.
 
     Attributes
     ----------
@@ -25,6 +25,16 @@ class LayerTrace(NamedTuple):
         Softmax matrices of the h heads, queries in rows; 0 at masked keys.
     mask : bool ndarray of shape (n, T) or None
         True for real tokens; None if all are.
+
+    Examples
+    --------
+    Rank-one attention on one sequence of three tokens, and beta = 2:
+
+    >>> import numpy as np
+    >>> X, attention = np.eye(3)[None], np.full((1, 3, 3), 1 / 3)
+    >>> trace = LayerTrace(X, attention, attention + 2 * X)
+    >>> trace.output.shape, trace.mask is None
+    ((1, 3, 3), True)
     """
 
     inputs: np.ndarray
@@ -35,7 +45,7 @@ class LayerTrace(NamedTuple):
 
 
 def checked(trace: LayerTrace, d: int, index: int) -> LayerTrace:
-    """Check shapes; values are checked later, without the padding."""
+    """The trace as arrays whose shapes match; values are checked later, without the padding."""
     trace = LayerTrace._make(None if a is None else np.asarray(a) for a in trace)
     where = f"of layer {index}"
     n, T, _ = (*trace.inputs.shape, 0, 0, 0)[:3]
@@ -56,13 +66,13 @@ def checked(trace: LayerTrace, d: int, index: int) -> LayerTrace:
     ):
         raise ValueError(
             f"mask {where} must be boolean of shape {(n, T)} with at least one real token "
-            f"(True) a row, got {mask.dtype} of shape {mask.shape}."
+            f"(True) in each row, got {mask.dtype} of shape {mask.shape}."
         )
     return trace
 
 
 def unpadded(trace: LayerTrace) -> Iterator[LayerTrace]:
-    """Split into groups of sequences of equal length that hold real tokens alone."""
+    """Groups of sequences of equal length, without their padding."""
     if trace.mask is None or trace.mask.all():
         yield trace
         return

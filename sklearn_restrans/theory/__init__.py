@@ -2,11 +2,12 @@
 
 The loss is ``Phi = s/2 sum_i w_i ||F_i - Y_i||^2``, s the argument `scale` (1 in the paper, 2/(N c)
 for a mean squared error) and w the argument `sample_weight`. All formulas are written for rows
-multiplied by ``sqrt(s w_i)``, where ``Phi = 1/2 ||R||^2``; rows of weight 0 leave.
+multiplied by ``sqrt(s w_i)``, so that ``Phi = 1/2 ||R||^2``; rows of weight 0 are dropped.
 
-The constants hold for square loss and full-batch gradient descent with one step for all parameters,
-no weight decay, no dropout, W_U and the last W_2 trained and used nowhere else; not for
-cross-entropy. float32 input is refused: it hides all below 6e-8 of the largest eigenvalue.
+The constants hold for the square loss and full-batch gradient descent with one step size for all
+parameters, without weight decay and dropout. W_U and the last W_2 must be trained and not be used
+elsewhere. They do not hold for cross-entropy. float32 input is refused, because its rounding hides
+every eigenvalue below 6e-8 of the largest one.
 
 References
 ----------

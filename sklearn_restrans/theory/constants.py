@@ -10,7 +10,10 @@ from .numbers import EPS, in_range, real, row_factor
 
 
 def rounded_down(values, k, shape):
-    """sigma_k less LAPACK's error bound max(shape) eps sigma_1: a lower bound, 0 if rank < k."""
+    """A lower bound of sigma_k: the computed one minus LAPACK's error max(shape) eps sigma_1.
+
+    It is 0 if the matrix has fewer than k singular values or a numerical rank below k.
+    """
     error = max(shape) * EPS * kth_singular_value(values, 1)
     return max(kth_singular_value(values, k) - error, 0.0)
 
@@ -26,7 +29,7 @@ def _sigma(matrix, k):
 def pl_constant(
     A, H=None, W_U=None, jacobians=None, *, method="exact", sample_weight=None, scale=1.0
 ):
-    """PL constant that the unembedding and the last W_2 guarantee.
+    """PL constant that follows from the unembedding W_U and the last W_2.
 
     ``||grad Phi||^2 >= 2 alpha Phi`` for every target, by ``dPhi/dW_U = A^T R`` and
     ``dPhi/dW_2 = H^T R W_U^T``, with ``alpha = lambda_min(A A^T + sigma^2 H H^T)``, computed as
@@ -38,16 +41,16 @@ def pl_constant(
     A : array of shape (N, d)
         Input of W_U (after the norm, if any) on the N rows read out; for a mean read-out, the mean.
     H : array of shape (N, m), default=None
-        Input of the last W_2 on these rows. None leaves its block out: right for a mean read-out
-        with a norm between W_2 and W_U, where no J_i belongs to a row.
+        Input of the last W_2 on these rows. None leaves the block of W_2 out, as must be done for a
+        mean read-out with a norm between W_2 and W_U: there is then no single J_i for a row.
     W_U : array of shape (d, c), default=None
         Unembedding; a torch Linear stores the transpose.
     jacobians : array of shape (N, d, d), default=None
-        ``jacobians[i, p, q]``: derivative of output p of that norm by its input q at row i, the
-        gain included; of several norms in a row, the product.
+        ``jacobians[i, p, q]`` is the derivative of output p of that norm by its input q at row i,
+        its gain included. For several norms in succession pass the product.
     method : {"exact", "bound"}, default="exact"
-        "bound": the smaller ``lambda_min(A A^T) + lambda_min(H H^T) min_i sigma_c(G_i)^2``; it
-        saves the 2 (N c)^2 m d operations of "exact" with `jacobians`.
+        "bound" returns ``lambda_min(A A^T) + lambda_min(H H^T) min_i sigma_c(G_i)^2``, which is
+        smaller, but saves the 2 (N c)^2 m d operations that "exact" takes with `jacobians`.
     sample_weight : array of shape (N,), default=None
         Weights w in Phi.
     scale : float, default=1.0
@@ -56,13 +59,14 @@ def pl_constant(
     Returns
     -------
     float
-        alpha in units of 1 / step size, rounded down; 0 if N > d + m, and if N > d with sigma = 0
-        (as for c > d and for W_U = 0).
+        alpha in units of 1 / step size, rounded down. It is 0 if N > d + m, and also if N > d and
+        sigma = 0 (that is, if c > d or W_U = 0).
 
     Raises
     ------
     TypeError, ValueError
-        For float32 input, values that are not finite, shapes that do not fit.
+        For float32 input, values that are not finite, shapes that do not match, or a result beyond
+        the range of float64.
 
     Examples
     --------
@@ -107,7 +111,10 @@ def pl_constant(
 
 
 def _two_blocks(A, H, G):
-    """Derivatives of F by W_U, a_i (x) I_c, and by W_2, h_i (x) G_i, in pieces of bounded width."""
+    """Derivatives of F by W_U, a_i (x) I_c, and by W_2, h_i (x) G_i.
+
+    They come in pieces of bounded width, so that memory does not grow with m d.
+    """
     n, c, d = G.shape
     yield np.einsum("nd,ce->ncde", A, np.eye(c)).reshape(n * c, -1)
     for columns in np.array_split(H, 1 + H.shape[1] * d // 2000, axis=1):
@@ -125,37 +132,41 @@ class TangentKernel(NamedTuple):
 
 
 def tangent_kernel(jacobian, *, sample_weight=None, scale=1.0):
-    """Decompose ``J J^T``; its smallest eigenvalue is the best PL constant of the whole model.
+    """Decompose ``J J^T``, whose smallest eigenvalue is the best PL constant of the whole model.
 
-    ``J^T = Q R`` by streaming QR, then ``R^T = U S V^T`` gives ``J J^T = U S^2 U^T``. Forming J J^T
-    would lose what is below 1e-16 of the largest eigenvalue instead of 1e-32.
+    ``J^T = Q R`` by streaming QR and ``R^T = U S V^T`` give ``J J^T = U S^2 U^T``. Without forming
+    J J^T, eigenvalues are lost below 1e-32 of the largest one; with it below 1e-16.
 
     Parameters
     ----------
     jacobian : array of shape (N c, P), or iterable of arrays (N c, ...)
-        Derivatives of the outputs, output k of sample i in row i c + k. An iterable (one array for
-        each parameter tensor) is read once and not kept.
+        Derivatives of the outputs; row i c + k holds output k of sample i. An iterable of one array
+        per parameter tensor is read once and not kept.
     sample_weight : array of shape (N,), default=None
-        Weights w in Phi; each serves the c rows of its sample.
+        Weights w in Phi; each belongs to the c rows of its sample.
     scale : float, default=1.0
         Factor s in Phi.
 
     Returns
     -------
     eigenvalues : ndarray of shape (n_rows,)
-        Descending, in units of 1 / step size, exactly 0 from index `rank` on. n_rows counts the
-        rows with a weight above 0.
+        In descending order, in units of 1 / step size, and exactly 0 from index `rank` on. n_rows
+        is the number of rows with a weight above 0.
     modes : ndarray of shape (N c, n_rows)
-        Columns ``sqrt(s w_i) u_j``: ``c = modes.T @ (F - Y).ravel()`` has ``Phi = 1/2 ||c||^2``.
+        Columns ``sqrt(s w_i) u_j``, so that ``c = modes.T @ (F - Y).ravel()`` gives
+        ``Phi = 1/2 ||c||^2``.
     rank : int
-        Number of singular values of J above max(shape) eps sigma_1; other modes are not learned.
+        Number of singular values of J above max(shape) eps sigma_1. Descent does not change the
+        other modes.
     lambda_min : float
-        Smallest eigenvalue, rounded down: ``||grad Phi||^2 >= 2 lambda_min Phi`` for every target.
+        Smallest eigenvalue, rounded down, with ``||grad Phi||^2 >= 2 lambda_min Phi`` for every
+        target.
 
     Raises
     ------
     TypeError, ValueError
-        For float32 input, values that are not finite, blocks that differ in rows, no block.
+        For float32 input, values that are not finite, blocks with different numbers of rows, no
+        block at all, or eigenvalues beyond the range of float64.
 
     Examples
     --------
@@ -175,7 +186,7 @@ def tangent_kernel(jacobian, *, sample_weight=None, scale=1.0):
         scaled = partial(np.multiply, rows, factor[kept, None])
         qr.update(in_range(scaled, "`jacobian` times the roots of its weights").T)
     if qr is None or not qr.n_rows:
-        raise ValueError("`jacobian` has no columns: pass the array of at least one parameter.")
+        raise ValueError("`jacobian` has no columns: pass the derivatives by at least one weight.")
     vectors, values, _ = np.linalg.svd(qr.r.T)
     shape = (n_rows, qr.n_rows)
     rank = numerical_rank(values, shape)
@@ -198,17 +209,17 @@ def linearized_loss(eigenvalues, coefficients, step, steps):
     step : float
         Step size mu.
     steps : int or array of numbers >= 0
-        An int k gives steps 0 to k; in an array ``numpy.inf`` asks for the limit.
+        An int k means the steps 0 to k. In an array ``numpy.inf`` stands for the limit.
 
     Returns
     -------
     ndarray
-        Phi_lin; it grows, to inf in the end, if a mode present has mu lambda > 2.
+        Phi_lin. It grows without limit, up to inf, if a mode that is present has mu lambda > 2.
 
     Raises
     ------
     TypeError, ValueError
-        For float32 input, shapes that differ, negative eigenvalues, a step that is not above 0.
+        For float32 input, different lengths, negative eigenvalues, or a step that is not above 0.
 
     Examples
     --------
@@ -227,9 +238,10 @@ def linearized_loss(eigenvalues, coefficients, step, steps):
     step = real(step, "step", sign="> 0")
     with np.errstate(divide="ignore", over="ignore"):  # what grows beyond all numbers is inf
         x = step * eigenvalues
-        # log|1 - x| with the digits of x that 1 - x drops; -inf at x = 1: gone in one step
+        # log|1 - x|, keeping the digits of x that 1 - x would drop. It is -inf at x = 1, where one
+        # step removes the mode.
         logs = np.log1p(np.where(x <= 1, -x, x - 2))
-        moving = (logs != 0) & (energy > 0)  # |1 - x| = 1 stays, and what is 0 stays 0
+        moving = (logs != 0) & (energy > 0)  # modes with |1 - x| = 1, or without energy, stay
         still, energy, logs = energy[~moving].sum(), energy[moving], logs[moving]
         powers = (2 * k * logs if k else np.zeros_like(logs) for k in steps)  # 0 * -inf is NaN
         return np.array([still + energy @ np.exp(power) for power in powers])

@@ -6,7 +6,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def real(value, name, ndim=None, sign=""):
-    """Return `value` as a float64 array, finite and of this sign, or say what is wrong with it."""
+    """`value` as a float64 array, checked to be finite and of this sign."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub" or (array.dtype.kind == "f" and array.dtype.itemsize < 8):
         raise TypeError(f"`{name}` must come from a float64 copy of the model, got {array.dtype}.")
@@ -21,13 +21,13 @@ def real(value, name, ndim=None, sign=""):
 
 
 def row_factor(sample_weight, scale, n_rows):
-    """sqrt(s w_i) for every row; a weight serves n_rows / len(sample_weight) rows."""
+    """sqrt(s w_i) for every row, where each weight belongs to n_rows / len(sample_weight) rows."""
     weight = [1.0] if sample_weight is None else sample_weight
     weight = real(weight, "sample_weight", 1, sign=">= 0")
     if not weight.any() or n_rows % len(weight):
         raise ValueError(
-            f"`sample_weight` must be one value a sample, not all 0; got {len(weight)} of sum "
-            f"{weight.sum():g} for {n_rows} rows."
+            "`sample_weight` must hold one value for each sample, and not only zeros; got "
+            f"{len(weight)} values of sum {weight.sum():g} for {n_rows} rows."
         )
     # One root each: the product of a large s and a large w may be no float64 number.
     factor = np.sqrt(real(scale, "scale", sign="> 0")) * np.sqrt(weight)

@@ -301,7 +301,11 @@ def certify(n=6, n_outputs=1, X=None, y=None, options=None, **settings):
     [
         (lambda: certify(solver="adamw"), ValueError, "gradient descent, got solver='adamw'"),
         (lambda: certify(loss="huber"), ValueError, "the squared error, got loss='huber'"),
-        (lambda: certify(early_stopping=True), ValueError, "early_stopping=True sets some aside"),
+        (
+            lambda: certify(early_stopping=True),
+            ValueError,
+            "early_stopping=True sets some of them aside",
+        ),
         (lambda: certify(dropout=0.1), ValueError, "dropout must be 0, got 0.1"),
         (lambda: certify(weight_decay=0.1), ValueError, "weight_decay must be 0, got 0.1"),
         (lambda: certify(learning_rate="one_cycle"), ValueError, "takes one step size"),
@@ -310,7 +314,7 @@ def certify(n=6, n_outputs=1, X=None, y=None, options=None, **settings):
         (
             lambda: certify(n=1001, n_outputs=2, options={"tangent_kernel": True}),
             ValueError,
-            r"N c = 2,002 rows, and 2,000 at most .* pass fewer rows, or tangent_kernel=False",
+            r"N c = 2,002 rows, but at most 2,000 .* pass fewer rows, or tangent_kernel=False",
         ),
         (lambda: certify(y=np.ones(5)), ValueError, "inconsistent numbers of samples: "),
         (lambda: certify(X=np.ones((6, 2, 2, 2))), ValueError, "X has 4 axes"),

@@ -76,7 +76,7 @@ def test_a_last_record_out_of_line_is_left_out():
 @pytest.mark.parametrize("norm", [[1.0, 0.5, 0.2], [1.0, 0.0, 0.5, 0.0, 0.1]])
 def test_a_local_rate_of_three_records_is_refused(norm):
     curve = Convergence([1.0] * 5, [1.0] * 5, gradients=gradients(norm, np.arange(len(norm))))
-    with pytest.raises(ValueError, match="the gradient at 4 epochs at least"):
+    with pytest.raises(ValueError, match="the gradient at 4 or more equally spaced epochs, and"):
         curve.local_rate()
     assert math.isnan(curve.get("local_rate")) and "||grad" not in repr(curve)
 
