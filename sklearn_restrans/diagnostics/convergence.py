@@ -38,7 +38,7 @@ def check_quantity(quantity, loss):
         raise ValueError(f"quantity must be one of {_QUANTITIES}, got {quantity!r}.")
     if (quantity == "epochs_to") != (loss is not None):
         raise ValueError(
-            "quantity='epochs_to' needs the loss to reach, and the other quantities take none; got "
+            "quantity='epochs_to' needs the loss to reach, and the others take none; got "
             f"quantity={quantity!r}, loss={loss!r}."
         )
 
