@@ -88,7 +88,10 @@ class MatrixConditioning:
 
     @property
     def sigma_last(self) -> np.ndarray:
-        """Singular value at index min(n_rows, d), shape (E, L): rounding if the input has r < d."""
+        """Singular value at index min(n_rows, d), shape (E, L).
+
+        It is rounding where `numerical_rank` is below that index.
+        """
         return kth_singular_value(self._spectrum, (~np.isnan(self.singular_values)).sum(axis=-1))
 
     @property
@@ -321,7 +324,11 @@ class Conditioning:
             lines.append(f"  {label + ':':5} {', '.join(parts)}")
         lines.append(f"  the input has rank {r} of {d}")
         if r < d:
-            lines[-1] += f": sigma_{d} is rounding for every beta, and sigma_min is sigma_{r}"
+            lines[-1] += f": sigma_min is sigma_{r}"
+        # W_V turns Attn(X) out of the row space of X, so Z may have twice the rank of X.
+        rank_of_Z = int(self.Z.numerical_rank[-1, -1])
+        if rank_of_Z < d:
+            lines[-1] += f"; Z has rank {rank_of_Z}, and its sigma_{d} is rounding"
         return "\n".join(lines)
 
     def _change(self, name: str, of: str) -> str:

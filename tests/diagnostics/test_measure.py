@@ -69,7 +69,7 @@ def test_stacked_values_are_those_of_scipy(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sigma_min_is_that_of_the_rank_of_the_input(seed):
-    """Input of rank r < d: sigma_d is rounding for every beta, sigma_r shows what beta does."""
+    """Input of rank r < d / 2: sigma_d is rounding for every beta, sigma_r shows what beta does."""
     at_rank, last = [], []
     for beta in (0.0, 0.5, 2.0):
         trace = attention_trace(n=20, d=8, rank=3, seed=seed)
@@ -84,10 +84,17 @@ def test_sigma_min_is_that_of_the_rank_of_the_input(seed):
     assert at_rank[0] < at_rank[1] < at_rank[2]
     assert at_rank[2] > 2.0
     assert max(last) < 1e-14
-    assert "rank 3 of 8: sigma_8 is rounding for every beta, and sigma_min is sigma_3" in repr(
-        result
-    )
+    said = "rank 3 of 8: sigma_min is sigma_3; Z has rank 3, and its sigma_8 is rounding"
+    assert repr(result).endswith(said)
     assert "rounding" not in repr(measured(attention_trace()))
+
+
+def test_the_rank_of_z_may_be_twice_that_of_the_input():
+    """A square W_V turns Attn(X) out of X's row space: then sigma_d is not rounding though r < d."""
+    assert repr(measured(attention_trace(n=20, d=6, rank=3))).endswith(
+        "the input has rank 3 of 6: sigma_min is sigma_3"
+    )
+    assert "Z has rank 6, and its sigma_7" in repr(measured(attention_trace(n=20, d=7, rank=3)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -246,6 +253,13 @@ def test_some_sequences_own_spectra_and_the_stack_of_all():
     np.testing.assert_array_equal(some.Z.rank_collapse, everything.Z.rank_collapse)
     first_four = measured(part(trace, [0, 1, 2, 3])).Z.sequence_sigma_min
     np.testing.assert_allclose(some.Z.sequence_sigma_min, first_four, rtol=1e-12)
+
+
+def test_every_length_has_a_sequence_with_an_own_spectrum():
+    trace = attention_trace(lengths=[7, 3, 5, 7, 2, 3])
+    found = Conditioning().record(0, [[trace]], n_spectra=1).Z.sequence_sigma_min
+    first_of_each = measured(part(trace, [0, 1, 2, 4])).Z.sequence_sigma_min
+    np.testing.assert_allclose(found, first_of_each, rtol=1e-12)
 
 
 def test_degenerate_probes_give_numbers():
