@@ -82,6 +82,7 @@ class LinearConvergenceCertificate:
         """
         steps = self.steps[self.steps["status"] == "certified"]
         columns = [name for name in ("alpha", "alpha_tangent") if name in steps]
+        # The smallest ||grad Phi||^2 that the constants allow at this loss.
         smallest = 2 * steps[columns].max(axis=1) * steps["loss"]
         return float((smallest / steps["gradient_norm"] ** 2).median())
 
@@ -179,6 +180,7 @@ loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
     check_estimator(estimator, "certify_linear_convergence")
     if tangent_kernel not in ("auto", True, False):
         raise ValueError(f"tangent_kernel must be 'auto', True or False, got {tangent_kernel!r}.")
+    # The clone is never fitted: the descent below moves the weights of the objective's own model.
     estimator = clone(estimator)
     n_steps = check_integer("n_steps", estimator.max_iter if n_steps is None else n_steps)
     with torch_state(estimator.n_threads, None, torch.device("cpu")):
@@ -200,12 +202,14 @@ def _measured_path(descent, n_steps, tangent_kernel):
     """
     path, nothing = [], (np.nan, np.nan)
     while True:
+        # To look measures the present weights, and with step "auto" may take the last step back.
         step = descent.look()
         if step.undone:
             path.pop()  # the descent is back at these weights and takes another step from them
         if not np.isfinite(step.loss):
-            return path
+            return path  # a bound on an infinite loss says nothing
         end = descent.diverged or len(path) == n_steps
+        # Constants are measured at the weights that the step starts from, before it is taken.
         alphas = nothing if end else _alphas(descent.objective, tangent_kernel)
         path.append((step.loss, step.gradient_norm, step.step_size, *alphas))
         if end:
@@ -241,6 +245,7 @@ def _certificate_of(path, descent, tangent_kernel):
     frame["alpha"] = alpha[:-1]
     if tangent_kernel:
         frame.insert(frame.columns.get_loc("alpha") + 1, "alpha_tangent", tangent[:-1])
+    # The last, infinite loss is not in the path, so theory has not seen the step that led to it.
     if not np.isfinite(descent.losses[-1]) and "failed" not in verdict:
         product = np.nan
         verdict = f"failed at step {len(frame)}: the loss is not finite after it"

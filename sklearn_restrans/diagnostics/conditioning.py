@@ -125,8 +125,8 @@ class Conditioning:
     Formula: Z = Attn(X) + beta X. For the sequences of a fixed probe set stacked to one matrix,
     sigma_min is sigma_r with r = `input_rank`, the numerical rank of the layer's input X; the
     condition number is sigma_1 / sigma_r. Singular values grow with sqrt(n_rows), so compare them
-    at equal numbers of rows. Of a fitted model no condition number of X above about 1e7 can be
-    seen: its tables of positions are float32 numbers.
+    at equal numbers of rows. Of a fitted model, directions of X below n_rows * 1.2e-7 of its
+    largest singular value (at most 3.5e-4) do not count as rank: float32 does not resolve them.
 
     Attributes
     ----------
@@ -227,6 +227,7 @@ class Conditioning:
         TypeError
             If a chunk is not a list of LayerTrace.
         """
+        # Measured before anything is stored: a refused record leaves the object as it was.
         probe, values = measure(chunks, n_spectra, dtype)
         if self._records and probe != self._probe:
             raise ValueError(
@@ -277,8 +278,10 @@ class Conditioning:
             raise ValueError("nothing was recorded yet; call record, or fit the estimator.")
         if not -self.n_layers <= layer < self.n_layers:
             raise ValueError(f"layer must be below n_layers = {self.n_layers}, got {layer}.")
+        # Quantities of the softmax matrices and of the input belong to the layer, not to a matrix.
         source = self if quantity in ("input_rank", *SOFTMAX_QUANTITIES) else self._view(of)
         value = getattr(source, quantity)[-1 if stage == "final" else 0, layer]
+        # Index 2 of the five quantiles is the median.
         return float(value[2] if quantity == "sequence_sigma_min" else value)
 
     def to_frame(self) -> pd.DataFrame:
@@ -298,7 +301,9 @@ class Conditioning:
                 columns[f"sequence_sigma_min_{name}"] = view.sequence_sigma_min[..., k]
             for name in SOFTMAX_QUANTITIES:
                 values = getattr(self, name)
+                # Z has no softmax matrices of its own.
                 columns[name] = values if of == "attention" else np.full_like(values, np.nan)
+            # The order of ravel: layers run fastest, within each epoch.
             index = {
                 "epoch": np.repeat(self.epochs, self.n_layers),
                 "layer": np.tile(np.arange(self.n_layers), len(self.epochs)),
@@ -319,6 +324,7 @@ class Conditioning:
         r, d, L = int(self.input_rank[-1, -1]), self.d_model, self.n_layers
         probe = f"{self.n_sequences} sequences, {self.n_rows} rows"
         lines = [f"Conditioning of layer {L - 1}, the last of {L}, {when} ({probe})"]
+        # Both matrices with the same quantities, so that the effect of the residual is seen.
         for of, label in (("attention", "Attn"), ("Z", "Z")):
             parts = [f"{text} {self._change(name, of)}" for name, text in _IN_WORDS.items()]
             lines.append(f"  {label + ':':5} {', '.join(parts)}")
@@ -338,9 +344,11 @@ class Conditioning:
     def _stack(self, name: str) -> np.ndarray:
         if not self._records:
             raise ValueError("nothing was recorded yet; call record, or fit the estimator.")
+        # The probe is the same in every record, so all arrays of one name have one shape.
         return np.stack([record[name] for record in self._records])
 
     def _view(self, of: str) -> MatrixConditioning:
+        # The rank of the input is one for both matrices and stored once.
         names = [field.name for field in fields(MatrixConditioning) if field.name != "input_rank"]
         arrays = {name: self._stack(f"{of}.{name}") for name in names}
         return MatrixConditioning(**arrays, input_rank=self._stack("input_rank"))

@@ -84,12 +84,14 @@ def two_block_constant(objective):
     module = objective.module
     with torch.no_grad():
         parts = [read_out(module, *x) for x, _, _ in objective.batches()]
+    # In chunks as the objective has them, without a graph: only the values are needed.
     A, H = (torch.cat([part[k] for part in parts]).numpy() for k in range(2))
     if module.arch.norm != "post":
         return pl_constant(A, H, module.W_U.detach().numpy(), **_weights(objective))
     if not has_row_jacobians(module):
         return pl_constant(A, **_weights(objective))
     inside = torch.cat([part.inside for part in parts])
+    # The norm acts on each row alone, so its Jacobian is one small matrix per row.
     J = vmap(jacrev(module.layers[-1].norm_2))(inside).detach().numpy()
     method = "exact" if n_residuals(objective) <= MAX_KERNEL_ROWS else "bound"
     W_U = module.W_U.detach().numpy()
@@ -132,12 +134,14 @@ def output_jacobian(objective):
     one for each output of a sample.
     """
     module, rows = objective.module, n_residuals(objective)
+    # Fixed betas are buffers: they enter the outputs, but nothing is differentiated by them.
     weights = {k: p.detach() for k, p in module.named_parameters() if p.requires_grad}
     fixed = dict(module.named_buffers())
     (x, mask), _, _ = objective.data.batch(np.arange(len(objective.data)))
     for names in _groups(weights, rows):
         others = fixed | {k: w for k, w in weights.items() if k not in names}
 
+        # One sample at a time for vmap, which adds the batch of samples outside.
         def outputs(part, x, mask, others=others):
             batch = x[None], None if mask is None else mask[None]
             return functional_call(module, others | part, batch)[0]
@@ -153,7 +157,7 @@ def _groups(weights, rows):
     """Names of the weights, in groups whose Jacobians together keep within the limit of bytes."""
     group, size = [], 0
     for name, weight in weights.items():
-        needed = 8 * rows * weight.numel()
+        needed = 8 * rows * weight.numel()  # float64
         if group and size + needed > _JACOBIAN_BYTES:
             yield group
             group, size = [], 0
@@ -174,9 +178,18 @@ def residuals(objective):
     return torch.cat(parts).flatten().numpy()
 
 
-def check_estimator(estimator, function, descent=True):
-    """Refuse an estimator whose loss is not the square loss, or that takes other steps."""
+def check_estimator(estimator, function, descent=True, initial=True):
+    """Refuse an estimator whose loss is not the square loss, or that takes other steps.
+
+    With `initial` it must also have one residual_beta from the start, as a search has not.
+    """
     check_objective(estimator, function)
+    if initial and "residual_beta" not in estimator.get_params(deep=False):
+        raise TypeError(
+            f"{function} needs the initial weights of one residual_beta, and "
+            f"{type(estimator).__name__} chooses it in fit: pass a ResidualTransformerRegressor or "
+            "-Classifier with residual_beta set."
+        )
     if estimator.loss != "squared_error":
         raise ValueError(
             f"{function} needs the squared error, got loss={estimator.loss!r}: set "

@@ -113,6 +113,7 @@ class Convergence:
 
     @property
     def rate(self):
+        # A loss of 0 has no logarithm, and one epoch has no slope.
         if len(self.loss) < 2 or (self.loss <= 0).any():
             return float("nan")
         return float(-np.polyfit(self.epochs, np.log(self.loss), 1)[0])
@@ -154,9 +155,10 @@ class Convergence:
         ValueError
             If fewer than 4 gradients at equal distances were recorded on the stretch.
         """
-        moving = self.gradient_norm > 0
+        moving = self.gradient_norm > 0  # a gradient of 0 has no logarithm
         epochs, norm = self.gradient_epochs[moving], self.gradient_norm[moving]
         if start is None and len(epochs):
+            # With fewer than 8 records the second half would be too short for a rate.
             start = epochs[len(epochs) // 2 if len(epochs) >= 8 else 0]
         inside = (epochs >= (start or 0)) & (epochs <= (np.inf if stop is None else stop))
         epochs, norm = epochs[inside], norm[inside]
@@ -171,6 +173,7 @@ class Convergence:
                 f"{len(epochs)} were recorded. solver='gd' records every epoch; the other solvers "
                 "do so with conditioning_interval=1."
             )
+        # theory counts by record; divided by their distance it is the rate per epoch.
         rates = np.array(theory.local_rate(norm)) / (epochs[1] - epochs[0])
         return LocalRate(*rates.tolist(), int(epochs[0]), int(epochs[-1]))
 
@@ -245,6 +248,7 @@ class Convergence:
         if len(self.gradient_epochs):
             recorded = {"gradient_norm": self.gradient_norm, "pl_ratio": self.pl_ratio}
             recorded = pd.DataFrame(recorded, index=self.gradient_epochs)
+            # After a warm start the last record of one fit and the first of the next coincide.
             frame = frame.join(recorded[~recorded.index.duplicated()])
         return frame
 

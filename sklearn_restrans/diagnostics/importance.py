@@ -68,6 +68,7 @@ def channel_importance(
     >>> int(channel_importance(model, X, y, random_state=0).importances_mean.argmax())
     1
     """
+    # The shape of a view is known without making its windows.
     if len(getattr(X, "shape", np.shape(X))) != 3:
         raise ValueError(
             "X must be 3-D (n_samples, n_tokens, n_features) or a SequenceView; for a table use "
@@ -81,6 +82,7 @@ def channel_importance(
     rng, scorer = check_random_state(random_state), check_scorer(estimator, scoring)
     columns = getattr(X, "columns", None)
     if len(y) > max_samples:
+        # Sorted, so that a view reads its series in order.
         rows = np.sort(rng.permutation(len(y))[:max_samples])
         X = (X if hasattr(X, "shape") else np.asarray(X))[rows]
         y = np.asarray(y)[rows]
@@ -90,6 +92,7 @@ def channel_importance(
         raise TypeError(f"scoring must return one number, got {baseline!r}.")
     importances = np.empty((X.shape[2], n_repeats))
     for channel in range(X.shape[2]):
+        # One channel at a time is overwritten, over all tokens, and put back afterwards.
         original = X[:, :, channel].copy()
         for repeat in range(n_repeats):
             X[:, :, channel] = original[rng.permutation(len(X))]

@@ -159,9 +159,10 @@ def linearized_prediction(
     >>> bool(prediction.loss[0] > prediction.loss[20] > prediction.limit)
     True
     """
-    check_estimator(estimator, "linearized_prediction", descent=False)
     if stage not in ("final", "initial"):
         raise ValueError(f"stage must be 'final' or 'initial', got {stage!r}.")
+    # Any solver may have led to the weights: the prediction is for plain descent from them.
+    check_estimator(estimator, "linearized_prediction", descent=False, initial=stage == "initial")
     n_steps = check_integer("n_steps", n_steps)
     _check_step(step)
     if stage == "final":
@@ -174,6 +175,7 @@ def linearized_prediction(
         check_kernel_size(objective, "pass fewer rows")
         eigenvalues, coefficients = _linearize(objective)
         step = smooth_step(objective, at.seed) if step == "own" else float(step)
+    # The limit is the last point of the same curve.
     curve = theory.linearized_loss(eigenvalues, coefficients, step, [*range(n_steps + 1), np.inf])
     return LinearizedPrediction(curve[:-1], float(curve[-1]), step, eigenvalues, coefficients)
 
@@ -216,6 +218,7 @@ class ResidualBetaSuggestion:
     @property
     def ties_(self):
         """Other betas within 0.1 decade of the best, which these seeds do not tell apart."""
+        # The best itself is left out, and of equal scores argmin takes the first.
         near = self.scores["score"] < self.scores["score"].min() + _TIE
         near.iloc[self.scores["score"].argmin()] = False
         return self.scores["residual_beta"][near].tolist()
@@ -316,15 +319,18 @@ def suggest_residual_beta(
     n_steps, n_seeds = check_integer("n_steps", n_steps), check_integer("n_seeds", n_seeds)
     n_rows = None if n_rows is None else check_integer("n_rows", n_rows)
     _check_step(step)
+    # With "auto" any solver setting of the step is allowed; the step itself comes from `step`.
     estimator = clone(estimator).set_params(learning_rate_init="auto")
     logs = np.empty((len(betas), n_seeds, 3))
     with torch_state(estimator.n_threads, None, _CPU):
         seed = _check_betas(estimator, X, y, sample_weight, betas)
         seeds = np.random.default_rng(seed).integers(2**31 - 1, size=n_seeds)
+        # Every beta starts from the same seeds, so that differences are the betas' own.
         for i, beta in enumerate(betas):
             for j, seed in enumerate(seeds):
                 model = clone(estimator).set_params(residual_beta=beta, random_state=int(seed))
                 at = model.__restrans_objective__(X, y, sample_weight)
+                # The rows belong to the seed too.
                 if n_rows is not None:
                     at.objective.data = at.objective.data.subset(n_rows, int(seed))
                 logs[i, j] = _expected(at, method, step, n_steps)
@@ -355,12 +361,13 @@ def _check_betas(estimator, X, y, sample_weight, betas):
             "betas must hold values of residual_beta, each a number >= 0, a pair (attention, ffn) "
             f"or an array of shape (n_layers, 2), got {beta!r} among them."
         )
-        if isinstance(beta, bool):
+        if isinstance(beta, bool):  # True would pass as the number 1
             raise ValueError(wrong)
         try:
             matrix = at(beta).objective.module.beta
         except (TypeError, ValueError):
             raise ValueError(wrong) from None
+        # (0.5, 0.5) and 0.5 are one and the same model.
         matrix = tuple(matrix.detach().flatten().tolist())
         if matrix in seen:
             raise ValueError(f"betas must differ from each other, got {beta!r} twice in {betas!r}.")
@@ -378,6 +385,7 @@ def _expected(at, method, step, n_steps):
         first, last = theory.linearized_loss(eigenvalues, coefficients, mu, [0, n_steps])
     else:
         descent = GradientDescent(objective, "auto" if step == "own" else step, at.seed)
+        # The first look is at the initial weights; n_steps moves later comes the last one.
         mu, first = descent.step_size, descent.step().loss
         for _ in range(n_steps - 1):
             descent.step()

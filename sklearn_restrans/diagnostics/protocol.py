@@ -103,6 +103,7 @@ def fitted_traces(estimator: Any, X: Any, function: str) -> tuple[Iterator[list[
 
     The steps of a Pipeline before the estimator transform X first; Pipelines may be nested.
     """
+    # First the model alone: an unfitted one is refused before any step transforms X.
     model = estimator
     while hasattr(model, "steps"):
         model = model.steps[-1][1]
@@ -113,7 +114,7 @@ def fitted_traces(estimator: Any, X: Any, function: str) -> tuple[Iterator[list[
         )
     check_is_fitted(model)
     while hasattr(estimator, "steps"):
-        if len(estimator.steps) > 1:
+        if len(estimator.steps) > 1:  # a Pipeline without its last step must not be empty
             X = estimator[:-1].transform(X)
         estimator = estimator.steps[-1][1]
     return model.__restrans_traces__(X), model.best_iteration_

@@ -48,7 +48,7 @@ def checked(trace: LayerTrace, d: int, index: int) -> LayerTrace:
     """The trace as arrays whose shapes match; values are checked later, without the padding."""
     trace = LayerTrace._make(None if a is None else np.asarray(a) for a in trace)
     where = f"of layer {index}"
-    n, T, _ = (*trace.inputs.shape, 0, 0, 0)[:3]
+    n, T, _ = (*trace.inputs.shape, 0, 0, 0)[:3]  # zeros stand for missing axes
     if not trace.inputs.shape == trace.attention.shape == trace.output.shape == (n, T, d):
         raise ValueError(
             f"inputs, attention and output {where} must have one shape (n, T, d), d = {d} as "
@@ -79,6 +79,7 @@ def unpadded(trace: LayerTrace) -> Iterator[LayerTrace]:
     lengths = trace.mask.sum(axis=1)
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
+        # Places of the real tokens, which need not be the first ones.
         real = np.nonzero(trace.mask[rows])[1].reshape(len(rows), length)
         weights = trace.weights
         if weights is not None:  # (g, h, T, T) -> (g, h, length, length)

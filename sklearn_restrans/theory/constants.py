@@ -81,7 +81,7 @@ def pl_constant(
     A_rows = real(A, "A", 2)
     factor = row_factor(sample_weight, scale, len(A_rows))
     kept = factor > 0
-    n = np.count_nonzero(kept)
+    n = np.count_nonzero(kept)  # rows of weight 0 are not part of Phi
     A = in_range(lambda: (A_rows * factor[:, None])[kept], "`A` times the roots of its weights")
     if H is None and W_U is None and jacobians is None:
         return _squared(_sigma(A, n))
@@ -174,6 +174,7 @@ def tangent_kernel(jacobian, *, sample_weight=None, scale=1.0):
     array([9., 4.])
     """
     qr = None
+    # J^T grows by the rows of each parameter; the QR is as wide as there are residuals.
     for block in [jacobian] if isinstance(jacobian, np.ndarray) else jacobian:
         block = real(block, "jacobian")
         if qr is None:
@@ -187,6 +188,7 @@ def tangent_kernel(jacobian, *, sample_weight=None, scale=1.0):
         qr.update(in_range(scaled, "`jacobian` times the roots of its weights").T)
     if qr is None or not qr.n_rows:
         raise ValueError("`jacobian` has no columns: pass the derivatives by at least one weight.")
+    # The left singular vectors of R^T are those of J, the eigenvectors of J J^T.
     vectors, values, _ = np.linalg.svd(qr.r.T)
     shape = (n_rows, qr.n_rows)
     rank = numerical_rank(values, shape)

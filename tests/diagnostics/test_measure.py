@@ -90,7 +90,7 @@ def test_sigma_min_is_that_of_the_rank_of_the_input(seed):
 
 
 def test_the_rank_of_z_may_be_twice_that_of_the_input():
-    """A square W_V turns Attn(X) out of X's row space: then sigma_d is not rounding though r < d."""
+    """A square W_V turns Attn(X) out of X's row space: sigma_d is not rounding although r < d."""
     assert repr(measured(attention_trace(n=20, d=6, rank=3))).endswith(
         "the input has rank 3 of 6: sigma_min is sigma_3"
     )

@@ -15,6 +15,7 @@ import sklearn_restrans.conditioning as conditioning_module
 from sklearn_restrans import (
     ResidualTransformerClassifier,
     ResidualTransformerRegressor,
+    ResidualTransformerRegressorCV,
     certify_linear_convergence,
     linearized_prediction,
     measure_conditioning,
@@ -86,6 +87,18 @@ def test_others_are_refused_by_the_name_of_the_function(name, other, named):
     said = f"^{name} needs a ResidualTransformerRegressor or -Classifier.*, got {named}; "
     with pytest.raises(TypeError, match=said):
         FUNCTIONS[name](other, np.eye(4), np.arange(4.0))
+
+
+@pytest.mark.parametrize("name", ["certify_linear_convergence", "suggest_residual_beta"])
+def test_a_search_has_no_initial_weights(name):
+    search = ResidualTransformerRegressorCV([0.0, 1.0], solver="gd", learning_rate_init="auto")
+    said = f"^{name} needs the initial weights of one residual_beta, and ResidualTransformerRegr"
+    with pytest.raises(TypeError, match=said):
+        FUNCTIONS[name](search, np.eye(4), np.arange(4.0))
+    with pytest.raises(TypeError, match="chooses it in fit: pass a ResidualTransformerRegressor"):
+        linearized_prediction(search, np.eye(4), np.arange(4.0), stage="initial")
+    with pytest.raises(NotFittedError):
+        linearized_prediction(search, np.eye(4), np.arange(4.0))
 
 
 def test_an_unfitted_estimator_is_refused_before_its_data_are_read():
