@@ -4,7 +4,7 @@ from ._data.windows import SequenceView
 from ._estimators.classifier import ResidualTransformerClassifier
 from ._estimators.ensemble import SeedEnsembleClassifier, SeedEnsembleRegressor
 from ._estimators.regressor import ResidualTransformerRegressor
-from .conditioning import Conditioning, conditioning
+from .conditioning import Conditioning, measure_conditioning
 from .convergence import (
     Convergence,
     LinearConvergenceCertificate,
@@ -14,8 +14,8 @@ from .convergence import (
     linearized_prediction,
     suggest_residual_beta,
 )
+from .diagnostics import channel_importance
 from .exceptions import DivergenceError
-from .inspection import channel_importance
 from .model_selection import (
     BetaPath,
     ResidualTransformerClassifierCV,
@@ -52,10 +52,10 @@ __all__ = [
     "StackedGridSearchCV",
     "certify_linear_convergence",
     "channel_importance",
-    "conditioning",
     "linearized_prediction",
     "make_conditioning_scorer",
     "make_convergence_scorer",
+    "measure_conditioning",
     "residual_beta_path",
     "suggest_residual_beta",
 ]

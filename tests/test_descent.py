@@ -297,7 +297,8 @@ def test_fit_says_which_step_would_have_worked(seed):
     with pytest.raises(DivergenceError, match="would have worked") as caught:
         model.fit(X, y)
     step = float(str(caught.value).split("a step of ")[1].split(" would")[0])
-    objective, start = model.__restrans_objective__(X, y)
+    at = model.__restrans_objective__(X, y)
+    objective, start = at.objective, at.seed
     assert step == pytest.approx(smooth_step(objective, start), rel=1e-3)
     losses = model.set_params(learning_rate_init=step).fit(X, y).loss_curve_
     assert losses[-1] < losses[0]

@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg
 
 from sklearn_restrans import _linalg
-from sklearn_restrans._linalg import StreamingQR, lanczos_largest, singular_values
+from sklearn_restrans._linalg import StreamingQR, singular_values
 
 SEEDS = [0, 1, 2]
 
@@ -188,6 +188,26 @@ def test_numerical_rank_takes_a_tolerance_and_stacks():
     assert _linalg.numerical_rank([], (0, 3)) == 0
 
 
+def test_the_tolerance_of_a_rank_grows_with_the_shape_up_to_the_root_of_eps():
+    """max(shape) eps of float32 would be 1.2 at ten million rows: no rank at all."""
+    s = [1.0, 1e-2, 4e-4, 2e-4, 1e-7]
+    for n_rows, rank in [(5, 4), (1_000, 4), (2_000, 3), (10_000_000, 3)]:
+        assert _linalg.numerical_rank(s, (n_rows, 5), dtype=np.float32) == rank
+    assert _linalg.numerical_rank(s, (10_000_000, 5)) == 5
+
+
+def test_numbers_beyond_the_range_of_float64_are_refused_in_words():
+    with pytest.raises(ValueError, match="divide the rows by a constant"):
+        singular_values(np.full((400, 2), 1.5e308))
+    with pytest.raises(ValueError, match="block times the roots of its weights holds NaN or inf"):
+        StreamingQR(1).update([[1e300]], weights=[1e300])
+    for size in (1e-300, 1e300):
+        s = singular_values(size * np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]))
+        np.testing.assert_allclose(s, [4 * size, 3 * size], rtol=1e-14)
+        root = StreamingQR(1).update([[3.0], [4.0]], weights=[size, size]).singular_values()
+        np.testing.assert_allclose(root, 5 * np.sqrt(size), rtol=1e-14)
+
+
 def test_kth_singular_value_is_zero_beyond_the_last():
     s = np.array([[3.0, 2.0], [5.0, 4.0]])
     assert _linalg.kth_singular_value(s[0], 2) == 2.0
@@ -242,82 +262,3 @@ def test_rank_collapse_leaves_padding_out_whatever_it_holds():
         _linalg.rank_collapse(Z, mask.astype(int))
     with pytest.raises(ValueError, match="Z holds NaN"):
         _linalg.rank_collapse(Z)
-
-
-def symmetric(eigenvalues, seed):
-    Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((len(eigenvalues),) * 2))[0]
-    return Q * eigenvalues @ Q.T
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(
-    "eigenvalues",
-    [
-        np.r_[10.0, np.linspace(0, 5, 199)],
-        np.r_[-40.0, np.linspace(-1, 4, 198), 10.0],  # the largest modulus is negative
-        np.r_[np.zeros(140), np.geomspace(1e-6, 1.0, 60)],  # like a loss near its minimum
-    ],
-)
-def test_lanczos_comes_within_five_percent_in_ten_products(eigenvalues, seed):
-    A = symmetric(eigenvalues, seed)
-    result = lanczos_largest(lambda v: A @ v, 200, n_iter=10, rng=seed)
-    largest = np.linalg.eigvalsh(A)[-1]
-    assert 0.95 * largest <= result.value <= largest * (1 + 1e-12)
-    assert len(result.trace) == 10
-    assert result.value == result.trace[-1]
-    assert (np.diff(result.trace) >= -1e-12 * largest).all()
-    # Its own stop criterion: an eigenvalue lies within the residual norm.
-    assert np.abs(np.linalg.eigvalsh(A) - result.value).min() <= result.residual_norm + 1e-12
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("eigenvalues", [np.linspace(-3, 1, 30), np.linspace(-9, -2, 30)])
-def test_lanczos_with_all_products_is_exact(eigenvalues, seed):
-    A = symmetric(eigenvalues, seed)
-    result = lanczos_largest(lambda v: A @ v, 30, n_iter=100, rng=seed)
-    assert result.value == pytest.approx(eigenvalues[-1], rel=1e-12)
-    assert len(result.trace) <= 30
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(
-    ("eigenvalues", "n_distinct"),
-    [
-        (np.r_[7.0, 3.0, np.zeros(48)], 3),
-        (np.r_[-7.0, np.zeros(49)], 2),
-        (np.full(50, 2.0), 1),
-        (np.zeros(50), 1),
-    ],
-)
-def test_lanczos_stops_when_the_krylov_space_is_exhausted(eigenvalues, n_distinct, seed):
-    """m distinct eigenvalues need m products; then the value is exact, the residual rounding.
-
-    One more where the start vector has almost no part along one of them.
-    """
-    A = symmetric(eigenvalues, seed)
-    result = lanczos_largest(lambda v: A @ v, 50, n_iter=20, rng=seed)
-    assert n_distinct <= len(result.trace) <= n_distinct + 1
-    assert result.value == pytest.approx(eigenvalues.max(), abs=1e-13)
-    assert result.residual_norm <= 1e-12
-
-
-def test_lanczos_keeps_its_basis_orthogonal():
-    """The far eigenvalue is found at once: without re-orthogonalisation it returns as ghosts."""
-    A = symmetric(np.r_[-1e3, np.linspace(0, 1, 99)], seed=0)
-    vectors = []
-    lanczos_largest(lambda v: vectors.append(v.copy()) or A @ v, 100, n_iter=40, rng=0)
-    assert len(vectors) == 40
-    Q = np.stack(vectors)
-    assert np.abs(Q @ Q.T - np.eye(40)).max() < 1e-13
-
-
-def test_lanczos_is_reproducible_and_refuses_bad_products():
-    A = symmetric(np.linspace(0, 1, 40), seed=0)
-    first, second = (lanczos_largest(lambda v: A @ v, 40, rng=3) for _ in range(2))
-    assert np.array_equal(first.trace, second.trace)
-    for wrong in (lambda v: v[:-1], lambda v: v * np.nan):
-        with pytest.raises(ValueError, match="matvec must return 40 finite numbers"):
-            lanczos_largest(wrong, 40, rng=0)
-    returned = np.ones(40)
-    lanczos_largest(lambda v: returned, 40, n_iter=1, rng=0)
-    assert np.array_equal(returned, np.ones(40))

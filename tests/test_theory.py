@@ -7,7 +7,6 @@ target and the worst one, whose residual is the last mode of its tangent kernel:
 
 import math
 from collections import Counter
-from fractions import Fraction
 from functools import cache, partial
 
 import numpy as np
@@ -354,40 +353,8 @@ def test_the_certificate_holds_down_to_rounding_and_says_where_it_ends():
     assert n_tried == 3
 
 
-to_fractions = np.vectorize(Fraction, otypes=[object])
-
-
-def read_out_step(A, W, Y, step):
-    """Twice the losses before and after a step of the read-out alone, and ||g||^2."""
-    R = A.dot(W) - Y
-    g = A.T.dot(R)
-    return (R**2).sum(), ((A.dot(W - step * g) - Y) ** 2).sum(), (g**2).sum()
-
-
-@pytest.mark.parametrize("closeness", [1, 1e-4, 1e-7])
-@pytest.mark.parametrize("fraction", [1, 1e-4, 1e-8])
-def test_the_rounding_error_of_the_curvature_is_bounded(closeness, fraction):
-    ratios = []
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        A, W, noise = (rng.standard_normal(shape) for shape in [(5, 3), (3, 2), (5, 2)])
-        Y, step = A @ W + closeness * noise, fraction / np.linalg.norm(A, 2) ** 2
-        before, after, squared = read_out_step(A, W, Y, step)
-        norm, psi = math.sqrt(squared), np.sum(Y**2) / 2
-        kappa, error = step_curvature(before / 2, after / 2, norm, step, zero_loss=psi)
-        # In rational arithmetic nothing is rounded.
-        step = Fraction(step)
-        before, after, squared = read_out_step(*map(to_fractions, (A, W, Y)), step)
-        wrong = abs(kappa - float((after - before + 2 * step * squared) / (step**2 * squared)))
-        # W - step g is rounded too, by eps |W|: that moves the loss by ||g|| eps ||W||.
-        moved = 2 * np.finfo(float).eps * np.linalg.norm(W) / (step**2 * norm)
-        assert wrong <= error + moved
-        ratios.append(wrong / error)
-    assert max(ratios) > 1e-5  # a bound, not a licence
-
-
 PARTLY = "certified at 2 of 3 steps from step 0; not measured at 1 of 3 steps from step 1"
-TOO_LARGE = "failed at step 1: ||grad||^2 < 2 alpha Phi, alpha is no constant of this model"
+TOO_LARGE = "failed at step 1: ||grad||^2 < 2 alpha Phi, so alpha is not a constant of this model"
 
 
 @pytest.mark.parametrize(
@@ -395,7 +362,12 @@ TOO_LARGE = "failed at step 1: ||grad||^2 < 2 alpha Phi, alpha is no constant of
     [
         (1.0, None, 0.25**3, "certified at every step"),
         (0.0, (9, 3, 5), 1.0, "vacuous because alpha = 0: N = 9 > d + m = 8"),
-        (0.0, (8, 3, 5), 1.0, "vacuous because alpha = 0: [A, sigma H] has a rank below N"),
+        (
+            0.0,
+            (8, 3, 5),
+            1.0,
+            "vacuous because alpha = 0: [A, sigma H] has a numerical rank below N",
+        ),
         (math.nan, None, 1.0, "not measured at 3 of 3 steps from step 0"),
         ([1.0, math.nan, 1.0], None, 0.25**2, PARTLY),
         ([1.0, 1.01, 2.0], None, math.nan, TOO_LARGE),
@@ -419,58 +391,6 @@ def test_nothing_is_claimed_where_the_theory_is_silent():
     np.testing.assert_array_equal(factor, known)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("speed", [0.3, 1.0, 1.9, 2.05])
-def test_linearised_loss_is_that_of_descent_on_a_linear_model(seed, speed):
-    rng = np.random.default_rng(seed)
-    J = rng.standard_normal((7, 4)) * [1.0, 0.5, 0.2, 0.1]  # three directions stay
-    theta, target = rng.standard_normal(4), rng.standard_normal(7)
-    weight, scale = rng.uniform(0.5, 2, 7), 0.3
-    kernel = tangent_kernel(J, sample_weight=weight, scale=scale)
-    step = speed / kernel.eigenvalues[0]
-    start, losses = kernel.modes.T @ (J @ theta - target), []
-    for _ in range(81):
-        residual = J @ theta - target
-        losses.append(scale / 2 * np.sum(weight * residual**2))
-        theta = theta - step * scale * J.T @ (weight * residual)
-    predicted = linearized_loss(kernel.eigenvalues, start, step, 80)
-    np.testing.assert_allclose(predicted, losses, rtol=1e-11)
-    best = np.linalg.lstsq(np.sqrt(weight)[:, None] * J, np.sqrt(weight) * target)[1][0]
-    limit = linearized_loss(kernel.eigenvalues, start, step, [np.inf])[0]
-    assert limit == (np.inf if speed > 2 else pytest.approx(scale / 2 * best, rel=1e-12))
-
-
-@pytest.mark.parametrize(
-    ("eigenvalues", "coefficients", "steps", "losses"),
-    [
-        ([1e-12], [2.0], [0, 1e12], [2.0, 2 * np.exp(-2.0)]),  # (1 - 1e-12)^k is off by 4e-5
-        ([1.0], [2.0], 2, [2.0, 0.0, 0.0]),
-        ([2.0], [2.0], [0, 9, np.inf], [2.0, 2.0, 2.0]),
-        ([4.0, 1.0], [0.0, 2.0], [0, 1, np.inf], [2.0, 0.0, 0.0]),  # nothing there to diverge
-        ([4.0], [2.0], [0, 1, 10_000], [2.0, 18.0, np.inf]),
-    ],
-)
-def test_linearised_loss_in_special_cases(eigenvalues, coefficients, steps, losses):
-    found = linearized_loss(eigenvalues, coefficients, 1.0, steps)
-    np.testing.assert_allclose(found, losses, rtol=1e-11)
-
-
-@pytest.mark.parametrize("rate", [1e-6, 0.03, 1.0])
-def test_local_rate_of_one_exponential_and_of_two(rate):
-    t = np.arange(400.0)
-    one, three = np.exp(-rate * t / 2), np.exp(-3 * rate * t / 2)
-    np.testing.assert_allclose(local_rate(one), rate, rtol=1e-9)
-    found, first, second = local_rate(np.hypot(three, 0.03 * one))
-    assert rate * (1 - 1e-9) <= second <= found <= first <= 3 * rate
-
-
-def test_step_is_only_ever_lowered():
-    assert descent_step(2.0) == pytest.approx(1 / 2.1)
-    assert descent_step(2.0, 0.1) == 0.1
-    assert descent_step(2.0, 3.0, safety=2.0) == 0.25
-    assert descent_step(-1.0, 3.0) == 3.0  # negative curvature says nothing about the step
-
-
 A3, H3, W3, ONE = np.eye(3), np.ones((3, 2)), np.ones((3, 1)), np.ones(3)
 
 
@@ -483,7 +403,11 @@ A3, H3, W3, ONE = np.eye(3), np.ones((3, 2)), np.ones((3, 1)), np.ones(3)
         (lambda: pl_constant(A3, H3, W3, A3[None]), ValueError, r"`jacobians`.* \(1, 3, 3\)"),
         (lambda: pl_constant(A3, H3, W3, method="x"), ValueError, "`method` must be .* got 'x'"),
         (lambda: pl_constant(A3 * np.nan), ValueError, r"`A` must be finite, got nan at .*\[0, 0"),
-        (lambda: pl_constant(A3, sample_weight=[1, 2]), ValueError, "got 2 of sum 3 for 3 rows"),
+        (
+            lambda: pl_constant(A3, sample_weight=[1, 2]),
+            ValueError,
+            "got 2 values of sum 3",
+        ),
         (lambda: pl_constant(A3, scale=0.0), ValueError, "`scale` must be finite and > 0"),
         (lambda: tangent_kernel([A3, H3[:2]]), ValueError, r"\(3, ...\), got shape \(2, 2\)"),
         (lambda: tangent_kernel([[1.0, 2.0], [3.0, 4.0]]), ValueError, r"got shape \(2,\)"),

@@ -15,7 +15,7 @@ from sklearn_restrans import (
     ResidualTransformerClassifierCV,
     ResidualTransformerRegressor,
     SequenceView,
-    conditioning,
+    measure_conditioning,
 )
 
 # -- the estimators --------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def test_a_model_learns_from_tokens(estimator):
     assert model.net_.module_.arch.embedding == "token" and model.n_features_in_ == 7
     assert model.net_.module_.arch.readout == "mean"
     assert np.isfinite(model.conditioning_.sigma_min).all()
-    assert conditioning(model, ids).n_sequences == len(ids)
+    assert measure_conditioning(model, ids).n_sequences == len(ids)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -23,7 +23,8 @@ from .._training.net import make_net
 from .._training.prediction import outputs
 from .._training.settings import TrainingSettings
 from .._training.state import net_state, restore_net
-from ..convergence import Convergence
+from ..diagnostics.convergence import Convergence
+from ..diagnostics.protocol import ObjectiveAt
 from .candidates import fit_estimator
 from .fitting import new_module
 from .parameters import (
@@ -32,6 +33,7 @@ from .parameters import (
     RunParameters,
     TrainingParameters,
     beta_matrix,
+    check_step,
     declared,
     draw_seed,
 )
@@ -134,7 +136,7 @@ class ResidualTransformerBase(
 
     @_fit_context(prefer_skip_nested_validation=True)
     def __restrans_objective__(self, X, y, sample_weight=None, *, fitted=False):
-        """The loss, in float64 on the CPU without dropout, and the seed that goes with its descent.
+        """The loss, in float64 on the CPU without dropout, and what its descent needs.
 
         At the weights fit would start from, on data prepared as fit prepares them; or at the fitted
         weights, with the codings of that fit.
@@ -149,7 +151,8 @@ class ResidualTransformerBase(
             generator = torch.Generator().manual_seed(seed)
             beta = beta_matrix(self.residual_beta, self.n_layers)
             module = new_module(problem, self.init, beta, generator)
-        return Objective(module.eval(), SampleLoss(self.loss), problem.train), seed
+        objective = Objective(module.eval(), SampleLoss(self.loss), problem.train)
+        return ObjectiveAt(objective, seed, check_step(self))
 
     # -- scikit-learn's protocols ----------------------------------------------------------------
 

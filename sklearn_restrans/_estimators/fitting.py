@@ -14,7 +14,7 @@ from .._training.net import Net, make_net
 from .._training.skorch_names import PrintLog
 from .._training.state import continue_net
 from .._training.stopping import EpochHook, make_rule
-from ..conditioning import Conditioning
+from ..diagnostics.conditioning import Conditioning
 from .probe import Probe
 
 

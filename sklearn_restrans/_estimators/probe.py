@@ -8,7 +8,9 @@ import torch
 from .._model.transformer import ResidualTransformer
 from .._training.descent import Objective, gradient_norm
 from .._training.device import one_blas_thread
-from ..conditioning import Conditioning, LayerTrace
+from ..diagnostics.conditioning import Conditioning
+from ..diagnostics.measure import COUNTED_IN
+from ..diagnostics.traces import LayerTrace
 from ..exceptions import DivergenceError
 
 # Numbers of X and of the softmax matrices of a chunk of traces: 4 MB each in float64.
@@ -58,7 +60,8 @@ class Probe:
     def record(self, epoch):
         """Conditioning, and loss and gradient norm, of the present weights."""
         with one_blas_thread():
-            self.conditioning.record(epoch, self._finite_traces(epoch), _N_SPECTRA)
+            traces = self._finite_traces(epoch)
+            self.conditioning.record(epoch, traces, _N_SPECTRA, COUNTED_IN)
         if self.with_gradient:
             self.net.module_.eval()
             objective = Objective(self.net.module_, self.net.criterion_, self.data)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .._linalg import lanczos_largest
+from .._lanczos import lanczos_largest
 from .._model.shortcuts import forward
 from ..theory import descent_step, step_curvature
 

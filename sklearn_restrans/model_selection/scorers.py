@@ -6,9 +6,9 @@ from numbers import Real
 
 import numpy as np
 
-from .._records import fitted_records
-from ..conditioning import _check_quantity as check_conditioning_quantity
-from ..convergence import _check_quantity as check_convergence_quantity
+from ..diagnostics.conditioning import check_quantity as check_conditioning_quantity
+from ..diagnostics.convergence import check_quantity as check_convergence_quantity
+from ..diagnostics.records import fitted_records
 
 __all__ = ["make_conditioning_scorer", "make_convergence_scorer"]
 
@@ -50,7 +50,7 @@ def make_conditioning_scorer(quantity, *, of="Z", layer=-1, stage="final"):
 
     It reads ``conditioning_``, measured by fit on its training probe, and ignores X and y: free,
     and without the edge effects of windows in a test fold. For other data call
-    :func:`~sklearn_restrans.conditioning.conditioning`.
+    :func:`~sklearn_restrans.measure_conditioning`.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .._records import fitted_records
+from ..diagnostics.records import fitted_records
 
 _MARKERS = "osD^vP*X<>"
 # With more entries than this a legend hides the curves and is put beside the axes.

@@ -11,18 +11,17 @@ import torch
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from . import theory
-from ._constants import check_estimator, check_kernel_size, kernel, residuals
-from ._estimators.parameters import beta_matrix, check_parameters, check_step, draw_seed
-from ._training.descent import GradientDescent, smooth_step
-from ._training.device import torch_state
-from ._validation import check_integer
+from .. import theory
+from .._training.descent import GradientDescent, smooth_step
+from .._training.device import torch_state
+from .._validation import check_integer
+from .constants import check_estimator, check_kernel_size, kernel, residuals
 
 # Decades of loss within which two betas count as equal (theory.md 2b).
 _TIE = 0.1
 
-# Steps of a pilot run: its order of the betas had a mean rank correlation of .84 with that after
-# 400 steps (theory.md 2b).
+# Steps of a pilot run. The order of the betas after it had a mean rank correlation of .84 with that
+# after 400 steps (theory.md 2b).
 _PILOT_STEPS = 100
 
 _CPU = torch.device("cpu")
@@ -32,20 +31,20 @@ _CPU = torch.device("cpu")
 class LinearizedPrediction:
     """Loss of gradient descent on the model linearised at its present weights.
 
-    ``Phi_lin(k) = 1/2 sum_j (1 - mu lambda_j)^(2k) c_j^2``, lambda_j the eigenvalues of the tangent
-    kernel J J^T and c_j the parts of F - Y along its modes.
+    ``Phi_lin(k) = 1/2 sum_j (1 - mu lambda_j)^(2k) c_j^2``, where lambda_j are the eigenvalues of
+    the tangent kernel J J^T and c_j the parts of F - Y along its modes.
 
     Attributes
     ----------
     loss : ndarray of shape (n_steps + 1,)
         Phi_lin at steps 0 to n_steps.
     limit : float
-        Phi_lin after infinitely many: the part of F - Y outside the range of J; inf if mu is too
-        long. Of the linearised model: descent itself also moves J.
+        Phi_lin after infinitely many steps, which is the part of F - Y outside the range of J; inf
+        if mu is too long. This holds for the linearised model: descent itself also moves J.
     step_size : float
         mu.
     eigenvalues : ndarray of shape (N c,)
-        lambda_j, descending, in units of 1 / step size, exactly 0 from the rank of J on.
+        lambda_j, descending, in units of 1 / step size, and exactly 0 from the rank of J on.
     coefficients : ndarray of shape (N c,)
         c_j.
 
@@ -69,11 +68,11 @@ class LinearizedPrediction:
 
     @property
     def rank(self):
-        """Rank of J: the number of modes that are learned at all."""
+        """Rank of J, which is the number of modes that descent changes."""
         return int(np.count_nonzero(self.eigenvalues))
 
     def at(self, steps):
-        """Phi_lin after any numbers of steps.
+        """Phi_lin after given numbers of steps.
 
         Parameters
         ----------
@@ -131,7 +130,7 @@ def linearized_prediction(
     sample_weight : array-like of shape (n_samples,), default=None
         Weights as for `fit`.
     stage : {"final", "initial"}, default="final"
-        At the fitted weights, or at those `fit` would start from (of a clone).
+        At the fitted weights, or at the weights that `fit` would start from.
     n_steps : int, default=100
         Length of the curve.
     step : "own" or float, default="own"
@@ -145,8 +144,8 @@ def linearized_prediction(
     Raises
     ------
     TypeError, ValueError
-        For another estimator, loss or stage, early stopping, more than 2,000 targets, data that do
-        not fit.
+        For another estimator, loss or stage, for early stopping, more than 2,000 targets, or data
+        that `fit` would refuse.
     sklearn.exceptions.NotFittedError
         For stage="final" before `fit`.
 
@@ -160,9 +159,10 @@ def linearized_prediction(
     >>> bool(prediction.loss[0] > prediction.loss[20] > prediction.limit)
     True
     """
-    check_estimator(estimator, "linearized_prediction", descent=False)
     if stage not in ("final", "initial"):
         raise ValueError(f"stage must be 'final' or 'initial', got {stage!r}.")
+    # Any solver may have led to the weights: the prediction is for plain descent from them.
+    check_estimator(estimator, "linearized_prediction", descent=False, initial=stage == "initial")
     n_steps = check_integer("n_steps", n_steps)
     _check_step(step)
     if stage == "final":
@@ -170,19 +170,19 @@ def linearized_prediction(
     else:
         estimator = clone(estimator)
     with torch_state(estimator.n_threads, None, _CPU):
-        objective, seed = estimator.__restrans_objective__(
-            X, y, sample_weight, fitted=stage == "final"
-        )
+        at = estimator.__restrans_objective__(X, y, sample_weight, fitted=stage == "final")
+        objective = at.objective
         check_kernel_size(objective, "pass fewer rows")
         eigenvalues, coefficients = _linearize(objective)
-        step = smooth_step(objective, seed) if step == "own" else float(step)
+        step = smooth_step(objective, at.seed) if step == "own" else float(step)
+    # The limit is the last point of the same curve.
     curve = theory.linearized_loss(eigenvalues, coefficients, step, [*range(n_steps + 1), np.inf])
     return LinearizedPrediction(curve[:-1], float(curve[-1]), step, eigenvalues, coefficients)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ResidualBetaSuggestion:
-    """Residual coefficients in the order of the loss they are expected to reach.
+    """Residual coefficients with the loss that each is expected to reach.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class ResidualBetaSuggestion:
     method : str
         "linearized" or "pilot".
     n_steps, n_seeds : int
-        Steps of gradient descent, and initialisations averaged over.
+        Number of steps of gradient descent, and of initialisations that were averaged.
     step : "own" or float
         Each beta's own step 1 / (1.05 L), or the common one.
 
@@ -217,7 +217,8 @@ class ResidualBetaSuggestion:
 
     @property
     def ties_(self):
-        """Other betas within 0.1 decade of the best: these seeds do not tell them apart."""
+        """Other betas within 0.1 decade of the best, which these seeds do not tell apart."""
+        # The best itself is left out, and of equal scores argmin takes the first.
         near = self.scores["score"] < self.scores["score"].min() + _TIE
         near.iloc[self.scores["score"].argmin()] = False
         return self.scores["residual_beta"][near].tolist()
@@ -228,10 +229,10 @@ class ResidualBetaSuggestion:
         Returns
         -------
         frame : DataFrame
-            A row for each beta as passed: residual_beta; score, the mean over seeds of log10 Phi
-            after n_steps (lower is better, inf diverges), and its standard deviation std;
-            relative_score, the mean of log10(Phi / Phi_0), whose order differs unless all betas
-            start from the same Phi_0; step_size, the mean first step.
+            One row per beta, in the order passed. score is the mean over seeds of log10 Phi after
+            n_steps (lower is better, inf means that descent diverges) and std its standard
+            deviation. relative_score is the mean of log10(Phi / Phi_0), which may order the betas
+            differently unless all start from the same Phi_0. step_size is the mean first step.
         """
         return self.scores.copy()
 
@@ -262,32 +263,32 @@ def suggest_residual_beta(
 ):
     """Order residual coefficients by the loss gradient descent should reach with them.
 
-    "linearized" takes the loss of the model linearised at its initial weights, "pilot" that of a
-    short run. Neither bounds, condition numbers nor sigma_min order the betas (theory.md 2b), and
-    neither does this the betas of Adam, which rescales every weight's step.
+    "linearized" uses the loss of the model linearised at its initial weights, "pilot" that of a
+    short run. Bounds, condition numbers and sigma_min were tried and do not order the betas
+    (theory.md 2b). The order is one for gradient descent: Adam rescales the step of every weight.
 
     Parameters
     ----------
     estimator : estimator
         ResidualTransformerRegressor or -Classifier with solver="gd" and loss="squared_error"; it is
-        cloned. init="zero_unembedding" makes all betas start at one loss.
+        cloned. With init="zero_unembedding" all betas start at the same loss.
     X, y : array-like
         Data as for `fit`.
     betas : sequence
-        Values for `residual_beta`, different from each other.
+        Values for `residual_beta`, all different.
     method : {"linearized", "pilot"}, default="linearized"
         "linearized" needs N c <= 2,000 targets.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights as for `fit`.
     n_steps : int, default=None
-        Steps after which the losses are compared; None takes `max_iter` of the estimator for
-        "linearized" and 100 for "pilot".
+        Number of steps after which the losses are compared; None means `max_iter` of the estimator
+        for "linearized" and 100 for "pilot".
     n_seeds : int, default=5
-        Initialisations, the same for every beta.
+        Number of initialisations, which are the same for every beta.
     step : "own" or float, default="own"
-        Each beta's step 1 / (1.05 L), as learning_rate_init="auto", or one step for all.
+        Each beta's own step 1 / (1.05 L), as with learning_rate_init="auto", or one step for all.
     n_rows : int, default=None
-        Use this many rows, drawn at random anew for each seed, if there are more.
+        If there are more rows, use this many, drawn at random anew for each seed.
 
     Returns
     -------
@@ -297,8 +298,8 @@ def suggest_residual_beta(
     Raises
     ------
     TypeError, ValueError
-        For another estimator, solver or loss, early stopping, betas that are none or repeated, too
-        many targets for "linearized", or if every beta diverges.
+        For another estimator, solver or loss, for early stopping, for betas that are not allowed or
+        repeated, for too many targets with "linearized", or if every beta diverges.
 
     Examples
     --------
@@ -312,64 +313,79 @@ def suggest_residual_beta(
     check_estimator(estimator, "suggest_residual_beta")
     if method not in ("linearized", "pilot"):
         raise ValueError(f"method must be 'linearized' or 'pilot', got {method!r}.")
-    betas = _check_betas(estimator, betas)
+    betas = _checked_list(betas)
     if n_steps is None:
         n_steps = estimator.max_iter if method == "linearized" else _PILOT_STEPS
     n_steps, n_seeds = check_integer("n_steps", n_steps), check_integer("n_seeds", n_seeds)
     n_rows = None if n_rows is None else check_integer("n_rows", n_rows)
     _check_step(step)
+    # With "auto" any solver setting of the step is allowed; the step itself comes from `step`.
     estimator = clone(estimator).set_params(learning_rate_init="auto")
-    check_step(estimator)  # what gradient descent needs beside its step
-    seeds = np.random.default_rng(draw_seed(estimator.random_state)).integers(
-        2**31 - 1, size=n_seeds
-    )
     logs = np.empty((len(betas), n_seeds, 3))
     with torch_state(estimator.n_threads, None, _CPU):
+        seed = _check_betas(estimator, X, y, sample_weight, betas)
+        seeds = np.random.default_rng(seed).integers(2**31 - 1, size=n_seeds)
+        # Every beta starts from the same seeds, so that differences are the betas' own.
         for i, beta in enumerate(betas):
             for j, seed in enumerate(seeds):
                 model = clone(estimator).set_params(residual_beta=beta, random_state=int(seed))
-                objective, own = model.__restrans_objective__(X, y, sample_weight)
+                at = model.__restrans_objective__(X, y, sample_weight)
+                # The rows belong to the seed too.
                 if n_rows is not None:
-                    objective.data = objective.data.subset(n_rows, int(seed))
-                logs[i, j] = _expected(objective, method, step, n_steps, own)
+                    at.objective.data = at.objective.data.subset(n_rows, int(seed))
+                logs[i, j] = _expected(at, method, step, n_steps)
     return _suggestion(betas, logs, method, n_steps, n_seeds, step)
 
 
-def _check_betas(estimator, betas):
-    """A list of values that residual_beta may take, each once."""
+def _checked_list(betas):
     betas = list(betas) if np.iterable(betas) else [betas]
     if not betas:
         raise ValueError("betas is empty: pass the residual coefficients to choose from.")
-    check_parameters(clone(estimator).set_params(residual_beta=1.0))
-    seen = set()
-    for beta in betas:
-        model = clone(estimator).set_params(residual_beta=beta)
-        try:
-            check_parameters(model)
-            wrong = isinstance(beta, bool)
-        except (TypeError, ValueError):
-            wrong = True
-        if wrong:
-            raise ValueError(
-                "betas must hold values of residual_beta, each a number >= 0, a pair (attention, "
-                f"ffn) or an array of shape (n_layers, 2), got {beta!r} among them."
-            )
-        matrix = tuple(np.ravel(beta_matrix(model.residual_beta, model.n_layers)).tolist())
-        if matrix in seen:
-            raise ValueError(f"betas must differ from each other, got {beta!r} twice in {betas!r}.")
-        seen.add(matrix)
     return betas
 
 
-def _expected(objective, method, step, n_steps, seed):
+def _check_betas(estimator, X, y, sample_weight, betas):
+    """Refuse what residual_beta cannot be, and values that repeat; returns the estimator's seed.
+
+    With residual_beta=1.0 only the other parameters and the data can be wrong, so what is refused
+    afterwards is refused for its beta.
+    """
+
+    def at(beta):
+        model = clone(estimator).set_params(residual_beta=beta)
+        return model.__restrans_objective__(X, y, sample_weight)
+
+    seed, seen = at(1.0).seed, set()
+    for beta in betas:
+        wrong = (
+            "betas must hold values of residual_beta, each a number >= 0, a pair (attention, ffn) "
+            f"or an array of shape (n_layers, 2), got {beta!r} among them."
+        )
+        if isinstance(beta, bool):  # True would pass as the number 1
+            raise ValueError(wrong)
+        try:
+            matrix = at(beta).objective.module.beta
+        except (TypeError, ValueError):
+            raise ValueError(wrong) from None
+        # (0.5, 0.5) and 0.5 are one and the same model.
+        matrix = tuple(matrix.detach().flatten().tolist())
+        if matrix in seen:
+            raise ValueError(f"betas must differ from each other, got {beta!r} twice in {betas!r}.")
+        seen.add(matrix)
+    return seed
+
+
+def _expected(at, method, step, n_steps):
     """log10 of Phi after n_steps and of Phi / Phi_0, and the first step size."""
+    objective = at.objective
     if method == "linearized":
         check_kernel_size(objective, "pass n_rows to draw a part of them, or method='pilot'")
-        mu = smooth_step(objective, seed) if step == "own" else float(step)
+        mu = smooth_step(objective, at.seed) if step == "own" else float(step)
         eigenvalues, coefficients = _linearize(objective)
         first, last = theory.linearized_loss(eigenvalues, coefficients, mu, [0, n_steps])
     else:
-        descent = GradientDescent(objective, "auto" if step == "own" else step, seed)
+        descent = GradientDescent(objective, "auto" if step == "own" else step, at.seed)
+        # The first look is at the initial weights; n_steps moves later comes the last one.
         mu, first = descent.step_size, descent.step().loss
         for _ in range(n_steps - 1):
             descent.step()
@@ -377,21 +393,21 @@ def _expected(objective, method, step, n_steps, seed):
                 break
         last = descent.look().loss
         last = np.inf if descent.diverged else last
-    # Both losses are exact to the rounding of F - Y only: eps^2 times the loss of the prediction 0.
+    # Neither loss is known below the rounding of F - Y, eps^2 times the loss of the prediction 0.
     floor = np.finfo(float).eps ** 2 * objective.zero_loss()
     first, last = np.log10(np.maximum([first, last], floor))
     return last, last - first, mu
 
 
 def _suggestion(betas, logs, method, n_steps, n_seeds, step):
-    """The result for logs (n_betas, n_seeds, 3) of Phi and Phi / Phi_0, and step sizes."""
+    """The result from logs (n_betas, n_seeds, 3) of Phi and of Phi / Phi_0, and step sizes."""
     score, relative, size = np.moveaxis(logs, -1, 0)
     if not np.isfinite(score.mean(axis=1)).any():
         raise ValueError(
-            f"gradient descent diverges from some start at every beta with step={step!r}: use "
-            "step='own', or a smaller one."
+            f"with step={step!r} gradient descent diverges at every beta from at least one start: "
+            "use step='own', or a shorter step."
         )
-    with np.errstate(invalid="ignore"):  # a beta that diverges
+    with np.errstate(invalid="ignore"):  # inf - inf for a beta that diverges
         spread = score.std(axis=1)
     columns = {"score": score.mean(axis=1), "std": spread, "relative_score": relative.mean(axis=1)}
     # An object column where a beta is a pair.

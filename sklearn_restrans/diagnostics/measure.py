@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from . import _linalg
-from ._linalg import StreamingQR, kth_singular_value, numerical_rank, rank_collapse
+from .. import _linalg
+from .._linalg import StreamingQR, kth_singular_value, numerical_rank, rank_collapse
+from .traces import LayerTrace, checked, unpadded
 
 # Matrices measured before and after the residual, with the field of LayerTrace that holds them.
 MATRICES = {"attention": "attention", "Z": "output"}
@@ -24,51 +25,34 @@ SOFTMAX_QUANTITIES = (
     *("attention_entropy", "attention_sigma_min", "attention_effective_rank"),
     *("score_std", "n_argmax_keys"),
 )
+# Type in whose precision ranks of a fitted model's matrices are counted. A fit in float32 or
+# bfloat16 holds its weights and position tables in float32 (only products are in bfloat16), and
+# singular values below the eps of float32 are the rounding of these. A fit in float64 is counted
+# in the same way: the spectrum of a smooth table of positions falls off without a gap, so another
+# tolerance would give another rank, and sigma_min could not be compared between the types.
+COUNTED_IN = np.dtype(np.float32)
 # Cost (sum of h T^3) up to which the T x T attention matrices of a probe are decomposed: 8
 # matrices of T = 144, 8 ms on one core.
 _ATTENTION_SVD_BUDGET = 8 * 144**3
 
 
-class LayerTrace(NamedTuple):
-    """What one layer computed on n sequences of T tokens of width d, in float64.
-
-    Arrays in float32 are taken too; ranks then use float32's eps.
-
-    Attributes
-    ----------
-    inputs : ndarray of shape (n, T, d)
-        X, the layer's input.
-    attention : ndarray of shape (n, T, d)
-        Attn(X), before the residual is added.
-    output : ndarray of shape (n, T, d)
-        Z = Attn(X) + beta X.
-    weights : ndarray of shape (n, h, T, T) or None
-        Softmax matrices of the h heads, queries in rows; 0 at masked keys.
-    mask : bool ndarray of shape (n, T) or None
-        True for real tokens; None if all are.
-    """
-
-    inputs: np.ndarray
-    attention: np.ndarray
-    output: np.ndarray
-    weights: np.ndarray | None = None
-    mask: np.ndarray | None = None
-
-
 def measure(
-    chunks: Iterable[Sequence[LayerTrace]], n_spectra: float = np.inf
+    chunks: Iterable[Sequence[LayerTrace]],
+    n_spectra: float = np.inf,
+    dtype: npt.DTypeLike | None = None,
 ) -> tuple[dict[str, int], dict[str, np.ndarray]]:
-    """Read the chunks once; return the probe's size and one array over layers per quantity.
+    """Read the chunks once; return the probe's size, and for each quantity an array over layers.
 
-    About the first ``n_spectra`` sequences give the quantiles of the sequences' own singular
-    values; those of the stack are of all.
+    The quantiles of the sequences' own singular values come from about the first ``n_spectra``
+    sequences, everything else from all of them. Ranks are counted in the precision of ``dtype``,
+    or of the arrays themselves if it is None.
     """
     layers: list[_LayerMeasurement] = []
     for chunk in chunks:
         traces = list(chunk)
         if not all(isinstance(trace, LayerTrace) for trace in traces):
-            raise TypeError("each chunk must be a list of LayerTrace, one a layer.")
-        layers = layers or [_LayerMeasurement(k, t, n_spectra) for k, t in enumerate(traces)]
+            raise TypeError("each chunk must be a list of LayerTrace, one for each layer.")
+        layers = layers or [_LayerMeasurement(k, t, n_spectra, dtype) for k, t in enumerate(traces)]
         if len(traces) != len(layers):
             raise ValueError(f"a chunk has {len(traces)} layers, the first had {len(layers)}.")
         for layer, trace in zip(layers, traces, strict=True):
@@ -85,8 +69,14 @@ def measure(
 class _LayerMeasurement:
     """Quantities of one layer, gathered over chunks of sequences."""
 
-    def __init__(self, index: int, trace: LayerTrace, n_spectra: float) -> None:
+    def __init__(
+        self, index: int, trace: LayerTrace, n_spectra: float, dtype: npt.DTypeLike | None
+    ) -> None:
         self.index, self.n_spectra = index, n_spectra
+        if dtype is None:  # integers are exact
+            dtype = np.asarray(trace.inputs).dtype
+            dtype = dtype if dtype.kind == "f" else np.float64
+        self.dtype = np.dtype(dtype)
         self.n_sequences = self.n_tokens = 0
         d = (0, *np.shape(trace.inputs))[-1]
         self.qr = {of: StreamingQR(d) for of in ("inputs", *MATRICES)}
@@ -95,15 +85,13 @@ class _LayerMeasurement:
         self.softmax = _SoftmaxMeasurement()
 
     def update(self, trace: LayerTrace) -> None:
-        trace = self._checked(trace)
-        dtype = trace.inputs.dtype
-        self.dtype = dtype if dtype.kind == "f" else np.dtype(np.float64)  # integers are exact
+        trace = checked(trace, self.qr["Z"].n_columns, self.index)
         self.n_sequences += len(trace.inputs)
         self.n_tokens = max(self.n_tokens, trace.inputs.shape[1])
-        # Of every group of equal length the same share.
+        # The same share of each group, so that all lengths are represented.
         share = min(1.0, self.n_spectra / max(1, len(trace.inputs)))
         self.n_spectra = max(0.0, self.n_spectra - len(trace.inputs))
-        for group in _unpadded(trace):
+        for group in unpadded(trace):
             X = self._finite(group, "inputs")
             own = slice(math.ceil(share * len(X)))
             rank = numerical_rank(_svd(X[own]), X.shape[1:], dtype=self.dtype)
@@ -137,53 +125,10 @@ class _LayerMeasurement:
             )
         return result | self.softmax.result(self.n_tokens)
 
-    def _checked(self, trace: LayerTrace) -> LayerTrace:
-        """Check shapes; values are checked later, without the padding."""
-        trace = LayerTrace._make(None if a is None else np.asarray(a) for a in trace)
-        d, where = self.qr["Z"].n_columns, f"of layer {self.index}"
-        n, T, _ = (*trace.inputs.shape, 0, 0, 0)[:3]
-        if not trace.inputs.shape == trace.attention.shape == trace.output.shape == (n, T, d):
-            raise ValueError(
-                f"inputs, attention and output {where} must have one shape (n, T, d), d = {d} as "
-                f"in the first chunk; got {[array.shape for array in trace[:3]]}."
-            )
-        weights, mask = trace.weights, trace.mask
-        if weights is not None and (
-            weights.ndim != 4 or (len(weights), *weights.shape[2:]) != (n, T, T)
-        ):
-            raise ValueError(
-                f"weights {where} must be (n, h, T, T) = ({n}, h, {T}, {T}), got {weights.shape}."
-            )
-        if mask is not None and (
-            mask.dtype != bool or mask.shape != (n, T) or not mask.any(axis=1).all()
-        ):
-            raise ValueError(
-                f"mask {where} must be boolean of shape {(n, T)} with at least one real token "
-                f"(True) a row, got {mask.dtype} of shape {mask.shape}."
-            )
-        return trace
-
 
 def _svd(matrices: np.ndarray) -> np.ndarray:
     """Singular values of each matrix of a stack (n, T, d), in float64."""
     return np.linalg.svd(matrices.astype(np.float64, copy=False), compute_uv=False)
-
-
-def _unpadded(trace: LayerTrace) -> Iterator[LayerTrace]:
-    """Split into groups of sequences of equal length that hold real tokens alone."""
-    if trace.mask is None or trace.mask.all():
-        yield trace
-        return
-    lengths = trace.mask.sum(axis=1)
-    for length in np.unique(lengths):
-        rows = np.flatnonzero(lengths == length)
-        real = np.nonzero(trace.mask[rows])[1].reshape(len(rows), length)
-        weights = trace.weights
-        if weights is not None:  # (g, h, T, T) -> (g, h, length, length)
-            weights = np.take_along_axis(weights[rows], real[:, None, :, None], axis=2)
-            weights = np.take_along_axis(weights, real[:, None, None, :], axis=3)
-        inputs, attention, output = (array[rows[:, None], real] for array in trace[:3])
-        yield LayerTrace(inputs, attention, output, weights)
 
 
 class _SoftmaxMeasurement:
@@ -197,7 +142,7 @@ class _SoftmaxMeasurement:
     def update(self, weights: np.ndarray) -> None:
         """Add matrices P of shape (n, h, T, T).
 
-        Formulas: row entropy -sum_j p_j log p_j; the scores of a row are log p up to a constant,
+        The entropy of a row is -sum_j p_j log p_j. The scores of a row are log p up to a constant,
         so their standard deviation is that of log p over the keys with p > 0.
         """
         n, n_heads, T, _ = weights.shape
@@ -212,6 +157,7 @@ class _SoftmaxMeasurement:
         self.totals["n_argmax_keys"] += int(chosen.sum())
         self.n_matrices += n * n_heads
         self.n_rows += n * n_heads * T
+        # The budget is shared by all chunks; one sequence is decomposed whatever it costs.
         affordable = (_ATTENTION_SVD_BUDGET - self.cost) // (n_heads * T**3)
         taken = weights[: max(affordable, 0 if self.spectra else 1)]
         if len(taken):

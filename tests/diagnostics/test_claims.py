@@ -62,23 +62,52 @@ def jena(data_dir):
 # ---- C1: a linear rate, towards Phi = 0 ---------------------------------------------------------
 
 
+def descended(estimator, X, y, steps):
+    """Phi, ||grad Phi||^2 and lambda_min(J J^T) along gradient descent with these steps.
+
+    From the model at its start and its own forward pass: Phi is the mean square of F - Y, and J has
+    a row for each entry of F.
+    """
+    objective = estimator.__restrans_objective__(X, y).objective
+    (x, mask), target, _ = objective.data.batch(np.arange(len(X)))
+    module, rows = objective.module, []
+    weights = list(module.parameters())
+    for mu in [*steps, 0.0]:
+        outputs = module(x, mask)
+        residual = (outputs - target).detach().flatten()
+        n = len(residual)
+        J = torch.autograd.grad(
+            outputs.flatten(), weights, torch.eye(n).double(), is_grads_batched=True
+        )
+        gradient = [2 / n * torch.tensordot(residual, part, 1) for part in J]
+        sigma = np.linalg.svd(np.hstack([p.flatten(1).numpy() for p in J]), compute_uv=False)
+        squared = sum((g**2).sum().item() for g in gradient)
+        rows.append((residual.square().mean().item(), squared, 2 / n * sigma[n - 1] ** 2))
+        with torch.no_grad():
+            for weight, g in zip(weights, gradient, strict=True):
+                weight -= mu * g
+    return np.array(rows).T
+
+
 def check_linear_rate(X, y, beta, seed, **settings):
     """Phi_{t+1} <= (1 - 2 mu (1 - mu kappa_t / 2) alpha_t) Phi_t at every step that fit takes.
 
-    Returns the factors of the loss, certified and measured.
+    Every quantity of the bound but mu is measured here. Returns the factors of the loss, certified
+    and measured.
     """
+    fitted = model(beta, seed, **settings).fit(X, y).convergence_
+    mu = fitted.learning_rate
+    loss, g2, alpha = descended(model(beta, seed, **settings), X, y, mu)
+    # Sums in another order, over at most 60 steps.
+    np.testing.assert_allclose(fitted.loss, loss[:-1], rtol=1e-9)
+    kappa = 2 * (loss[1:] - loss[:-1] + mu * g2[:-1]) / (mu**2 * g2[:-1])
+    bound = 1 - 2 * mu * (1 - mu * kappa / 2) * alpha[:-1]
+    assert np.all((bound > 0) & (bound < 1))
+    assert np.all(loss[1:] <= bound * loss[:-1])
     certificate = certify_linear_convergence(model(beta, seed, **settings), X, y)
     assert certificate.certified, certificate.verdict
-    steps = certificate.to_frame()
-    mu, kappa = steps["step_size"], steps["kappa"]
-    alpha = np.maximum(steps["alpha"], steps["alpha_tangent"])
-    bound = 1 - 2 * mu * (1 - mu * kappa / 2) * alpha
-    assert np.all((bound > 0) & (bound < 1))
-    # The loss of the fit itself, in float64 as the certificate: rounding only.
-    loss = np.append(steps["loss"], certificate.final_loss)
-    fitted = model(beta, seed, **settings).fit(X, y).convergence_.loss
-    np.testing.assert_allclose(fitted, loss[:-1], rtol=1e-9)
-    assert np.all(loss[1:] <= bound * loss[:-1])
+    assert certificate.product == pytest.approx(bound.prod(), rel=1e-6)
+    assert certificate.final_loss == pytest.approx(loss[-1], rel=1e-9)
     return float(bound.prod()), float(loss[-1] / loss[0])
 
 
@@ -88,6 +117,21 @@ def test_c1_every_step_keeps_a_linear_rate(beta, seed):
         X, y = gaussian_tokens(10, s)
         certified, measured = check_linear_rate(X, y, beta, s, max_iter=20)
         assert measured <= certified < 0.95
+
+
+def test_c1_the_bound_explains_a_part_of_the_decrease_that_shrinks_with_the_rows(seed):
+    """Medians of 500 steps from five starts at beta = 0, .5, 1, 2: 13 % with 10 windows, 2.6 % with
+    20, and on Gaussian tokens 36 % and 9 %.
+    """
+    medians = []
+    for n in (10, 20):
+        data = [smooth_windows(n, s) for s in range(seed, seed + 3)]
+        shares = [
+            certify_linear_convergence(model(1.0, k, max_iter=15), *rows).certified_share
+            for k, rows in enumerate(data)
+        ]
+        medians.append(np.median(shares))
+    assert 0 < medians[1] < 0.5 * medians[0] < 0.3, medians
 
 
 def test_c1_the_limit_is_a_global_minimum(seed):
@@ -102,43 +146,101 @@ def test_c1_needs_a_step_that_is_short_enough(seed):
     own = certify_linear_convergence(model(seed=seed), X, y, n_steps=1).steps["step_size"].iloc[0]
     # Divergence was seen from 3.4 / L on (theory.md 3).
     long = model(seed=seed, learning_rate_init=10 * own)
-    assert not certify_linear_convergence(long, X, y, n_steps=20).certified
+    verdict = certify_linear_convergence(long, X, y, n_steps=20).verdict
+    assert verdict.startswith("failed at step ") and "the loss rose" in verdict, verdict
 
 
 # ---- C2: alpha comes from singular values of the weights and of Z --------------------------------
 
 
-def check_alpha(X, y, seed, beta, **settings):
-    """sqrt(alpha / s) = sigma_N([A, sigma H]) lies between sigma_N([beta Z, H]) times the extreme
-    singular values of the weights' matrix M in [A, sigma H] = [beta Z, H] M. Returns alpha.
+class Start:
+    """A model of one layer and one output at its start: alpha, Z at the last token and weights."""
+
+    def __init__(self, X, y, seed, beta, **settings):
+        estimator = model(beta, seed, **settings)
+        certificate = certify_linear_convergence(estimator, X, y, n_steps=1, tangent_kernel=False)
+        # alpha without the factor s of the loss: sigma_N([A, sigma H])^2
+        self.alpha = certificate.steps["alpha"].iloc[0] / certificate.scale
+        module = estimator.__restrans_objective__(X, y).objective.module
+        weights = {k: v.numpy() for k, v in module.state_dict().items()}
+        self.W_1, self.W_2 = weights["layers.0.W_1"], weights["layers.0.W_2"]
+        self.sigma = np.linalg.norm(weights["W_U"])  # the one singular value of a column
+        X = (X - X.mean((0, 1))) / X.std((0, 1)) @ weights["W_in"] + weights["positions"]
+        Q, K, V = (weights[f"layers.0.W_{k}"] for k in "QKV")
+        P = softmax(X @ Q @ (X @ K).swapaxes(1, 2) / np.sqrt(X.shape[2]), axis=2)
+        self.Z = (P @ X @ V + beta * X)[:, -1]
+        self.H = np.maximum(self.Z @ self.W_1, 0)  # biases start at 0
+        self.beta = beta
+
+    def sigma_N(self, matrix):
+        values = np.linalg.svd(matrix, compute_uv=False)
+        return values[len(matrix) - 1] if len(values) == len(matrix) else 0.0
+
+    @property
+    def changed_by(self):
+        """Bounds on the singular values of M in [A, sigma H] = [beta Z, H] M.
+
+        ``M = [[I, 0], [W_2, sigma I]]`` and its inverse ``[[I, 0], [-W_2 / sigma, I / sigma]]``
+        have norms of at most those of their diagonal and of their corner added.
+        """
+        norm, sigma = np.linalg.norm(self.W_2, 2), self.sigma
+        return 1 / (max(1, 1 / sigma) + norm / sigma), max(1, sigma) + norm
+
+
+def test_c2_alpha_lies_between_bounds_of_extreme_singular_values_of_weights_and_of_z(seed):
+    """sigma_N([beta Z, H]) is at least beta sigma_min(Z), as columns only add to it, and its square
+    at most beta^2 sigma_min(Z)^2 + ||H||^2 (Weyl), where ||H||_F <= ||W_1|| sqrt(N) sigma_max(Z).
     """
-    estimator = model(beta, seed, **settings)
-    certificate = certify_linear_convergence(estimator, X, y, n_steps=1, tangent_kernel=False)
-    alpha = certificate.steps["alpha"].iloc[0]
-    objective, _ = estimator.__restrans_objective__(X, y)
-    (x, mask), _, _ = objective.data.batch(np.arange(len(X)))
-    module = objective.module
-    with torch.no_grad():
-        Z = module.traces(x, mask)[-1][2][:, -1].numpy()
-    layer = module.layers[-1]
-    W_1, W_2, W_U = (w.detach().numpy() for w in (layer.W_1, layer.W_2, module.W_U))
-    H = np.maximum(Z @ W_1, 0)  # biases start at 0
-    sigma = np.linalg.norm(W_U)  # of one column
-    d, m = Z.shape[1], H.shape[1]
-    M = np.block([[np.eye(d), np.zeros((d, m))], [W_2, sigma * np.eye(m)]])
-    extreme = np.linalg.svd(M, compute_uv=False)[[-1, 0]]
-    found = np.sqrt(alpha / certificate.scale)
-    smallest = np.linalg.svd(np.hstack([beta * Z, H]), compute_uv=False)[len(X) - 1]
-    rounding = 1e-12 * np.linalg.norm(np.hstack([beta * Z, H]), 2) * extreme[1]
-    assert extreme[0] * smallest - rounding <= found <= extreme[1] * smallest + rounding
-    return alpha
+    for s in range(seed, seed + 5):
+        X, y = gaussian_tokens(6, s)  # fewer rows than d = 8: sigma_min(Z) > 0
+        for beta in (0.25, 1.0, 2.0):
+            at = Start(X, y, s, beta)
+            values = np.linalg.svd(at.Z, compute_uv=False)
+            low, high = at.changed_by
+            above = np.linalg.norm(at.W_1, 2) * np.sqrt(len(X)) * values[0]
+            lower = low * beta * values[-1]
+            upper = high * np.hypot(beta * values[-1], above)
+            assert 0 < lower <= np.sqrt(at.alpha) <= upper
 
 
-def test_c2_alpha_lies_between_products_of_singular_values(seed):
-    """With more rows than hidden units [0, H] has not their rank: beta alone makes alpha > 0."""
+def test_c2_alpha_falls_with_the_square_of_sigma_min_of_z(seed):
+    """Two sequences that are nearly one: sigma_min(Z) and sqrt(alpha) fall alike."""
     for s in range(seed, seed + 3):
-        X, y = gaussian_tokens(20, s)
-        alphas = [check_alpha(X, y, s, beta) for beta in BETAS]
+        X, y = gaussian_tokens(6, s)
+        difference, ratios = X[1] - X[0], []
+        for distance in (1e-1, 1e-3, 1e-5):
+            X[1] = X[0] + distance * difference
+            at = Start(X, y, s, 1.0)
+            smallest = np.linalg.svd(at.Z, compute_uv=False)[-1]
+            assert smallest < 10 * distance
+            ratios.append(np.sqrt(at.alpha) / smallest)
+            # The two rows of [Z, H] differ by at most sqrt(1 + ||W_1||^2) times those of Z.
+            most = at.changed_by[1] * np.hypot(1, np.linalg.norm(at.W_1, 2))
+            apart = np.linalg.norm(at.Z[1] - at.Z[0]) / np.sqrt(2)
+            assert np.sqrt(at.alpha) <= most * apart
+        # 1e-5 leaves ten digits; the limits are those of two lines that touch.
+        assert ratios[2] == pytest.approx(ratios[1], rel=0.05)
+
+
+def check_alphas(X, y, seed, **settings):
+    """sqrt(alpha) = sigma_N([A, sigma H]) of each beta is that of [beta Z, H] M; returns alphas."""
+    alphas = []
+    for beta in BETAS:
+        at = Start(X, y, seed, beta, **settings)
+        d, m = at.Z.shape[1], at.H.shape[1]
+        M = np.block([[np.eye(d), np.zeros((d, m))], [at.W_2, at.sigma * np.eye(m)]])
+        matrix = np.hstack([beta * at.Z, at.H]) @ M
+        # Rounded down by max(N, d + m) eps of the largest value, and by its own rounding.
+        error = 1e-13 * np.linalg.norm(matrix, 2)
+        assert abs(np.sqrt(at.alpha) - at.sigma_N(matrix)) <= error
+        alphas.append(at.alpha)
+    return alphas
+
+
+def test_c2_with_more_rows_than_hidden_units_alpha_grows_with_beta(seed):
+    """[0, H] has not their rank: beta alone makes alpha > 0."""
+    for s in range(seed, seed + 3):
+        alphas = check_alphas(*gaussian_tokens(20, s), s)
         assert alphas[0] == 0.0
         assert np.all(np.diff(alphas) > 0), "alpha grows with sigma_min(beta Z)"
 
@@ -179,9 +281,6 @@ def test_c3_flat_and_saturated_attention_lose_rank_and_beta_restores_it(seed):
     for s in range(seed, seed + 3):
         X, _ = gaussian_tokens(20, s, n_tokens=8)
         check_rank(X, s)
-        # Without the residual Z is Attn(X).
-        bare = measured_rank(X, 1e-4, 0.0, s)
-        assert bare.get("sequence_sigma_min") == bare.get("sequence_sigma_min", of="attention")
 
 
 def restored(X, y, seed, **settings):
@@ -196,6 +295,25 @@ def restored(X, y, seed, **settings):
 def test_c3_a_model_starts_with_the_rank_that_beta_gives(seed):
     ratios = [restored(*gaussian_tokens(20, s), s) for s in range(seed, seed + 3)]
     assert min(ratios) > 10
+
+
+def test_c3_without_a_residual_a_second_layer_has_lost_the_rank(seed):
+    """The same weights with and without beta: residual of rank collapse, layer by layer.
+
+    It is a share of the norm, so it does not see that the first layer alone makes Z smaller. Seeds
+    0 to 7 gave .004 to .05 without and .7 to .88 with the residual.
+    """
+    for s in range(seed, seed + 3):
+        X, y = gaussian_tokens(20, s)
+        first, second = {}, {}
+        for beta in (0.0, 1.0):
+            start = model(beta, s, max_iter=1, n_layers=2, init="gaussian").fit(X, y).conditioning_
+            first[beta], second[beta] = (
+                start.get("rank_collapse", layer=k, stage="initial") for k in (0, 1)
+            )
+        assert second[0.0] < 0.3 * first[0.0], "each layer loses more"
+        assert second[0.0] < 0.3 * second[1.0], "and the residual keeps it"
+        assert second[1.0] > 0.6 * first[1.0]
 
 
 # ---- C4: which beta is faster, and by which measure ----------------------------------------------
@@ -221,18 +339,20 @@ def final_losses(X, y, betas, n_steps, n_seeds, seed, step="auto", **settings):
 def check_order(X, y, n_steps, n_seeds, seed, **settings):
     """What holds of C4 on all data tried; returns Phi_0 and Phi at each beta's own step.
 
-    From W_U = 0, where every beta starts at the same loss, with one step that is short enough for
-    all, the loss falls faster with larger beta. With the step of beta = 0 it diverges at beta = 2.
+    From W_U = 0, where every beta starts at the same loss, with one step that is shorter than any
+    beta's own, the loss falls faster with larger beta. With the step of beta = 0 it diverges at
+    beta = 2.
     """
     args, largest = (n_steps, n_seeds, seed), BETAS[-1:]
     start, own, step = final_losses(X, y, BETAS, *args, **settings)
     zero = settings | {"init": "zero_unembedding"}
-    _, _, shortest = final_losses(X, y, largest, 1, n_seeds, seed, **zero)
-    short = float(shortest.min())
-    start_zero, common, _ = final_losses(X, y, BETAS, *args, step=short, **zero)
-    # Targets are standardised: Phi_0 is their variance.
-    np.testing.assert_allclose(start_zero, 1, rtol=1e-12)
-    assert np.all(np.diff(np.median(common, axis=1)) < 0), np.median(common, axis=1)
+    _, _, longest = final_losses(X, y, BETAS, 1, n_seeds, seed, **zero)
+    for share in (0.5, 0.1):
+        common_step = share * float(longest.min())
+        start_zero, common, _ = final_losses(X, y, BETAS, *args, step=common_step, **zero)
+        # Targets are standardised: Phi_0 is their variance.
+        np.testing.assert_allclose(start_zero, 1, rtol=1e-12)
+        assert np.all(np.diff(np.median(common, axis=1)) < 0), np.median(common, axis=1)
     # Divergence was seen from 3.4 / L on (theory.md 3).
     long = float(np.median(step[0]))
     assert np.all(long > 3.4 * 1.05 * step[-1])
@@ -294,7 +414,7 @@ def test_c1_and_c2_on_weather(jena):
             certified, measured = check_linear_rate(X, y, beta, seed, max_iter=60, **wide)
             assert measured <= certified < 1
         # More rows than hidden units: alpha needs beta.
-        alphas = [check_alpha(X, y, seed, beta, d_model=24, d_ff=24) for beta in BETAS]
+        alphas = check_alphas(X, y, seed, d_model=24, d_ff=24)
         assert alphas[0] == 0.0 and min(alphas[1:]) > 0
 
 

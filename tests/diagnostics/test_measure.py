@@ -1,54 +1,19 @@
-"""Claims about the conditioning of Attn(X) and Z = Attn(X) + beta X, on arrays alone."""
+"""What is measured of Attn(X) and Z = Attn(X) + beta X, against known and independent numbers."""
 
-import pickle
-import pickletools
 import weakref
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.linalg
 import scipy.stats
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from layertraces import SEEDS, assert_same, attention_trace, measured, part, softmax
 
-from sklearn_restrans import _probe
 from sklearn_restrans.conditioning import (
     Conditioning,
     LayerTrace,
-    conditioning,
     conditioning_from_traces,
 )
-
-SEEDS = [0, 1, 2]
-
-
-def softmax(scores):
-    p = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return p / p.sum(axis=-1, keepdims=True)
-
-
-def attention_trace(n=6, T=7, d=4, h=2, beta=1.0, seed=0, rank=None, lengths=None):
-    """Plain attention of theory.md section 1, heads averaged, and the scores it came from."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, T, rank or d)) @ rng.standard_normal((rank or d, d))
-    scores = rng.standard_normal((n, h, T, T))
-    mask = None if lengths is None else np.arange(T) < np.asarray(lengths)[:, None]
-    if mask is not None:
-        scores = np.where(mask[:, None, None, :], scores, -np.inf)
-    weights = softmax(scores)
-    attention = weights.mean(axis=1) @ X @ rng.standard_normal((d, d))
-    return LayerTrace(X, attention, attention + beta * X, weights, mask)
-
-
-def part(trace, rows):
-    return LayerTrace(*(None if field is None else field[rows] for field in trace))
-
-
-def measured(*traces):
-    return conditioning_from_traces([traces])
+from sklearn_restrans.diagnostics import measure
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.25, 1.0, 2.0])
@@ -104,7 +69,7 @@ def test_stacked_values_are_those_of_scipy(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sigma_min_is_that_of_the_rank_of_the_input(seed):
-    """Input of rank r < d: sigma_d is rounding for every beta, sigma_r shows what beta does."""
+    """Input of rank r < d / 2: sigma_d is rounding for every beta, sigma_r shows what beta does."""
     at_rank, last = [], []
     for beta in (0.0, 0.5, 2.0):
         trace = attention_trace(n=20, d=8, rank=3, seed=seed)
@@ -119,10 +84,17 @@ def test_sigma_min_is_that_of_the_rank_of_the_input(seed):
     assert at_rank[0] < at_rank[1] < at_rank[2]
     assert at_rank[2] > 2.0
     assert max(last) < 1e-14
-    assert "rank 3 of 8: sigma_8 is rounding for every beta, and sigma_min is sigma_3" in repr(
-        result
-    )
+    said = "rank 3 of 8: sigma_min is sigma_3; Z has rank 3, and its sigma_8 is rounding"
+    assert repr(result).endswith(said)
     assert "rounding" not in repr(measured(attention_trace()))
+
+
+def test_the_rank_of_z_may_be_twice_that_of_the_input():
+    """A square W_V turns Attn(X) out of X's row space: sigma_d is not rounding although r < d."""
+    assert repr(measured(attention_trace(n=20, d=6, rank=3))).endswith(
+        "the input has rank 3 of 6: sigma_min is sigma_3"
+    )
+    assert "Z has rank 6, and its sigma_7" in repr(measured(attention_trace(n=20, d=7, rank=3)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -187,49 +159,6 @@ def test_without_weights_their_quantities_are_nan():
     assert np.isnan(result.get("n_argmax_keys"))
 
 
-def assert_same(first, second, rtol=1e-12):
-    pd.testing.assert_frame_equal(first.to_frame(), second.to_frame(), rtol=rtol)
-    for a, b in ((first.attention, second.attention), (first.Z, second.Z)):
-        np.testing.assert_allclose(a.singular_values, b.singular_values, rtol=rtol)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("padding", [0.0, np.nan, 1e6])
-def test_masked_sequences_equal_unpadded_ones(padding, seed):
-    lengths = np.array([7, 3, 5, 7, 2, 3])
-    trace = attention_trace(lengths=lengths, seed=seed)
-    real = trace.mask[..., None]
-    padded = [np.where(real, array, padding) for array in trace[:3]]
-    weights = np.where(trace.mask[:, None, :, None], trace.weights, padding)
-    masked = measured(LayerTrace(*padded, weights, trace.mask))
-    single = [
-        [
-            LayerTrace(
-                *(array[i : i + 1, :t] for array in trace[:3]), trace.weights[i : i + 1, :, :t, :t]
-            )
-        ]
-        for i, t in enumerate(lengths)
-    ]
-    assert masked.n_rows == lengths.sum()
-    assert_same(masked, conditioning_from_traces(single))
-    third = [
-        scipy.linalg.svdvals(M[:t, :t])[2:3] for i, t in enumerate(lengths) for M in weights[i]
-    ]
-    computed = masked.attention_singular_values[0, 0]
-    assert computed[2] == pytest.approx(np.median(np.concatenate(third)), rel=1e-12)
-
-
-def test_masks_need_not_be_trailing():
-    """A window with a short history has its padding in front."""
-    trace = attention_trace(lengths=[7, 3, 5, 7, 2, 3])
-    turned = LayerTrace(
-        *(array[:, ::-1] for array in trace[:3]),
-        trace.weights[:, :, ::-1, ::-1],
-        trace.mask[:, ::-1],
-    )
-    assert_same(measured(trace), measured(turned))
-
-
 @pytest.mark.parametrize("lengths", [None, [7, 3, 5, 7, 2, 3]])
 def test_chunks_and_their_order_do_not_matter(lengths):
     layers = [attention_trace(seed=s, lengths=lengths) for s in SEEDS]
@@ -258,11 +187,60 @@ def test_attention_matrices_beyond_the_budget_are_left_out(monkeypatch):
     trace = attention_trace()._replace(weights=weights)
     assert measured(trace).attention_sigma_min[0, 0] < 1e-15  # five of six are flat
     for budget in (0, 7**3, 2 * 7**3 - 1):  # one sequence is always measured
-        monkeypatch.setattr(_probe, "_ATTENTION_SVD_BUDGET", budget)
+        monkeypatch.setattr(measure, "_ATTENTION_SVD_BUDGET", budget)
         assert measured(trace).attention_sigma_min[0, 0] == pytest.approx(1)
         chunks = [[part(trace, [i])] for i in range(6)]
         assert conditioning_from_traces(chunks).attention_sigma_min[0, 0] == pytest.approx(1)
     assert measured(trace).attention_entropy[0, 0] == pytest.approx(np.log(7) * 5 / 6)
+
+
+@pytest.mark.parametrize("n_heads", [1, 2])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_the_budget_for_attention_matrices_is_one_for_all_chunks(size, n_heads, monkeypatch):
+    """The first sequences that fit into it are decomposed, however they are cut into chunks."""
+    flat, share = np.full((7, 7), 1 / 7), np.arange(1, 7) / 10
+    # sigma_min of (1 - share) I + share 1 1^T / T is 1 - share: each sequence shows itself
+    weights = share[:, None, None] * flat + (1 - share[:, None, None]) * np.eye(7)
+    trace = attention_trace()._replace(weights=np.stack([weights] * n_heads, axis=1))
+    chunks = [[part(trace, np.arange(k, min(k + size, 6)))] for k in range(0, 6, size)]
+    for n_affordable in range(1, 7):
+        budget = n_affordable * n_heads * 7**3 + 300  # nearly one more
+        monkeypatch.setattr(measure, "_ATTENTION_SVD_BUDGET", budget)
+        found = conditioning_from_traces(chunks).attention_sigma_min[0, 0]
+        assert found == pytest.approx(np.median(1 - share[:n_affordable]), rel=1e-12)
+
+
+def test_eight_matrices_of_144_tokens_are_affordable():
+    """What the documentation of Conditioning says."""
+    assert 8 * 144**3 <= measure._ATTENTION_SVD_BUDGET < 9 * 144**3
+    assert "8 matrices of T = 144" in Conditioning.__doc__
+
+
+@pytest.mark.parametrize("size", [1, 7, 50])
+@pytest.mark.parametrize(("smallest", "rank"), [(2e-14, 3), (4e-13, 4)])
+def test_the_tolerance_of_a_rank_is_that_of_all_rows_not_of_a_chunk(smallest, rank, size):
+    """400 rows: 400 eps = 9e-14; a chunk of one sequence has 8 rows and would see 2e-14."""
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((400, 4)))[0]
+    X = (Q * [1.0, 1.0, 1.0, smallest]).reshape(50, 8, 4)  # exact in each column
+    trace = LayerTrace(X, X, X)
+    chunks = [[part(trace, slice(k, k + size))] for k in range(0, 50, size)]
+    result = conditioning_from_traces(chunks)
+    assert result.input_rank.tolist() == result.Z.numerical_rank.tolist() == [[rank]]
+
+
+@pytest.mark.parametrize("rank", [2, 5])
+def test_the_type_of_the_entries_may_be_named(rank):
+    """Rounded to float32 and cast up again, rank 2 looks like 5 unless it is said."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 6, rank)) @ rng.standard_normal((rank, 5))
+    X = X.astype(np.float32).astype(np.float64)
+    trace = LayerTrace(X, X, X)
+    named = conditioning_from_traces([[trace]], dtype=np.float32)
+    assert named.input_rank.tolist() == named.Z.numerical_rank.tolist() == [[rank]]
+    assert conditioning_from_traces([[trace]]).input_rank.tolist() == [[5]]
+    # Each sequence's own rank too: its second value is no rounding, its third is.
+    own = [np.linalg.svd(M, compute_uv=False)[rank - 1] for M in X]
+    np.testing.assert_allclose(named.Z.sequence_sigma_min[0, 0, 2], np.median(own), rtol=1e-12)
 
 
 def test_some_sequences_own_spectra_and_the_stack_of_all():
@@ -275,6 +253,13 @@ def test_some_sequences_own_spectra_and_the_stack_of_all():
     np.testing.assert_array_equal(some.Z.rank_collapse, everything.Z.rank_collapse)
     first_four = measured(part(trace, [0, 1, 2, 3])).Z.sequence_sigma_min
     np.testing.assert_allclose(some.Z.sequence_sigma_min, first_four, rtol=1e-12)
+
+
+def test_every_length_has_a_sequence_with_an_own_spectrum():
+    trace = attention_trace(lengths=[7, 3, 5, 7, 2, 3])
+    found = Conditioning().record(0, [[trace]], n_spectra=1).Z.sequence_sigma_min
+    first_of_each = measured(part(trace, [0, 1, 2, 4])).Z.sequence_sigma_min
+    np.testing.assert_allclose(found, first_of_each, rtol=1e-12)
 
 
 def test_degenerate_probes_give_numbers():
@@ -304,160 +289,3 @@ def test_float32_traces_get_the_rank_float32_can_show():
     assert measured(trace).input_rank.tolist() == [[3]]
     cast = trace._replace(inputs=low_rank.astype(np.float64))
     assert measured(cast).input_rank.tolist() == [[8]]
-
-
-def two_records():
-    result = Conditioning().record(0, [[attention_trace(beta=0.1), attention_trace(seed=5)]])
-    return result.record(4, [[attention_trace(beta=0.1, seed=7), attention_trace(seed=6)]])
-
-
-def test_frame_has_one_row_per_epoch_layer_and_matrix():
-    result = two_records()
-    frame = result.to_frame()
-    assert frame["epoch"].tolist() == [0] * 4 + [4] * 4
-    assert frame["layer"].tolist() == [0, 0, 1, 1] * 2
-    assert frame["of"].tolist() == ["attention", "Z"] * 4
-    assert (frame["n_rows"] == 42).all()
-    for view, of in ((result.attention, "attention"), (result.Z, "Z")):
-        rows = frame[frame["of"] == of]
-        for name in ("sigma_min", "condition_number", "numerical_rank", "rank_collapse"):
-            assert np.array_equal(rows[name], getattr(view, name).ravel())
-        assert np.array_equal(
-            rows["sequence_sigma_min_q25"], view.sequence_sigma_min[..., 1].ravel()
-        )
-    assert np.array_equal(
-        frame.loc[frame["of"] == "attention", "score_std"], result.score_std.ravel()
-    )
-    assert frame.loc[frame["of"] == "Z", "score_std"].isna().all()
-
-
-def test_get_returns_one_number():
-    result = two_records()
-    assert result.epochs.tolist() == [0, 4]
-    assert result.get("sigma_min") == result.Z.sigma_min[1, 1]
-    assert result.get("sigma_min", of="attention", layer=0) == result.attention.sigma_min[1, 0]
-    assert result.get("condition_number", stage="initial") == result.Z.condition_number[0, 1]
-    assert result.get("attention_entropy", layer=0) == result.attention_entropy[1, 0]
-    assert type(result.get("numerical_rank")) is float
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"quantity": "sigma"}, "quantity must be one of sigma_min, .*n_argmax_keys; got 'sigma'"),
-        ({"quantity": "sigma_min", "of": "attn"}, "of must be one of attention, Z; got 'attn'"),
-        ({"quantity": "sigma_min", "stage": "last"}, "stage must be one of final, initial; got"),
-        ({"quantity": "sigma_min", "layer": 2}, "layer must be below n_layers = 2, got 2"),
-        ({"quantity": "sigma_min", "layer": -3}, "layer must be below n_layers = 2, got -3"),
-    ],
-)
-def test_get_lists_what_there_is(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        two_records().get(**arguments)
-
-
-def test_every_name_that_get_lists_can_be_got():
-    with pytest.raises(ValueError, match="quantity must be") as error:
-        two_records().get("")
-    names = str(error.value).split("one of ")[1].split(";")[0].split(", ")
-    assert len(names) == 15
-    assert all(
-        np.isfinite(two_records().get(name, of)) for name in names for of in ("Z", "attention")
-    )
-
-
-def test_repr_is_a_sentence_about_the_last_layer():
-    result = two_records()
-    text = repr(result)
-    assert text.startswith(
-        "Conditioning of layer 1, the last of 2, before training -> after epoch 4 "
-        "(6 sequences, 42 rows)\n  Attn: sigma_min "
-    )
-    first, last = result.Z.sigma_min[:, 1]
-    assert f"\n  Z:    sigma_min {first:.3g} -> {last:.3g}, condition number " in text
-    assert text.endswith("the input has rank 4 of 4")
-    once = repr(conditioning_from_traces([[attention_trace()]], epoch=3))
-    assert "after epoch 3 (" in once
-    assert "->" not in once
-    assert repr(Conditioning()) == "Conditioning: nothing recorded yet"
-
-
-def test_pickle_holds_numpy_and_builtins_only():
-    result = two_records()
-    data = pickle.dumps(result)
-    assert_same(result, pickle.loads(data), rtol=0)
-    strings = [arg for _, arg, _ in pickletools.genops(data) if isinstance(arg, str)]
-    modules = {s for s in strings if s.partition(".")[0] in ("numpy", "torch", "pandas", "scipy")}
-    assert all(s.startswith("numpy") for s in modules)
-    own = [s for s in strings if s.startswith("sklearn_restrans")]
-    assert own == ["sklearn_restrans.conditioning"]
-
-
-def test_records_of_another_probe_set_are_refused():
-    result = measured(attention_trace())
-    with pytest.raises(ValueError, match=r"the probe set changed: first .*'n_rows': 42"):
-        result.record(1, [[attention_trace(n=7)]])
-    with pytest.raises(ValueError, match="the probe set changed"):
-        result.record(1, [[attention_trace(), attention_trace()]])
-    assert result.epochs.tolist() == [0]
-
-
-def test_bad_traces_are_refused_in_words():
-    good = attention_trace()
-    cases = [
-        ([], ValueError, "probe set is empty"),
-        ([good], TypeError, "each chunk must be a list of LayerTrace"),
-        ([[good], [good, good]], ValueError, "a chunk has 2 layers, the first had 1"),
-        ([[good._replace(output=good.output[1:])]], ValueError, "must have one shape"),
-        ([[good], [attention_trace(d=5)]], ValueError, "d = 4 as in the first chunk"),
-        ([[LayerTrace(*(a[0] for a in good[:3]))]], ValueError, "must have one shape"),
-        ([[good._replace(weights=good.weights[:, 0])]], ValueError, r"must be \(n, h, T, T\)"),
-        ([[good._replace(mask=np.ones((6, 7)))]], ValueError, "mask of layer 0 must be boolean"),
-        ([[good._replace(mask=np.zeros((6, 7), bool))]], ValueError, "at least one real token"),
-    ]
-    for field in ("inputs", "attention", "output", "weights"):
-        bad = getattr(good, field).copy()
-        bad[0, 0, 0] = np.nan
-        chunk = [good, good._replace(**{field: bad})]
-        cases.append(([chunk], ValueError, f"{field} of layer 1 holds NaN or infinity"))
-    for chunks, error, message in cases:
-        with pytest.raises(error, match=message):
-            conditioning_from_traces(chunks)
-
-
-class TwoLayers(BaseEstimator):
-    """Hands X itself over, in chunks of two sequences, as an estimator of the package does."""
-
-    def fit(self, X, y=None):
-        self.best_iteration_ = 12
-        return self
-
-    def __restrans_traces__(self, X):
-        for start in range(0, len(X), 2):
-            rows = np.asarray(X[start : start + 2], dtype=float)[:, :, None]
-            yield [LayerTrace(rows, 0 * rows, rows), LayerTrace(rows, rows, 3 * rows)]
-
-
-def test_conditioning_of_an_estimator_and_through_a_pipeline():
-    X = np.random.default_rng(0).standard_normal((7, 5)) + 3
-    result = conditioning(TwoLayers().fit(X), X)
-    assert result.epochs.tolist() == [12]
-    norm = np.linalg.norm(X)
-    np.testing.assert_allclose(result.sigma_max, [[norm, 3 * norm]], rtol=1e-14)
-
-    pipe = make_pipeline(StandardScaler(), make_pipeline(MinMaxScaler(), TwoLayers())).fit(X)
-    scaled = MinMaxScaler().fit_transform(StandardScaler().fit_transform(X))
-    norm = np.linalg.norm(scaled)
-    np.testing.assert_allclose(conditioning(pipe, X).sigma_max, [[norm, 3 * norm]], rtol=1e-13)
-    alone = make_pipeline(TwoLayers()).fit(X)
-    assert_same(conditioning(alone, X), result, rtol=0)
-
-
-def test_conditioning_refuses_other_objects():
-    X = np.ones((4, 3))
-    for unfitted in (TwoLayers(), make_pipeline(StandardScaler(), TwoLayers())):
-        with pytest.raises(NotFittedError):
-            conditioning(unfitted, X)
-    for other in (StandardScaler().fit(X), make_pipeline(StandardScaler()).fit(X)):
-        with pytest.raises(TypeError, match=r"that ends with one, got StandardScaler; for arrays"):
-            conditioning(other, X)

@@ -9,15 +9,15 @@ import pandas as pd
 import torch
 from sklearn.base import clone
 
-from . import _constants, theory
-from ._constants import check_estimator, check_kernel_size
-from ._estimators.parameters import check_step
-from ._training.descent import GradientDescent
-from ._training.device import torch_state
-from ._validation import check_integer
+from .. import theory
+from .._training.descent import GradientDescent
+from .._training.device import torch_state
+from .._validation import check_integer
+from . import constants
+from .constants import check_estimator, check_kernel_size
 
-# N c up to which the tangent kernel is measured at every step unless told otherwise: 0.1 s a step
-# at d_model = 32.
+# N c up to which the tangent kernel is measured at every step unless the caller says otherwise. At
+# this size a step takes 0.1 s with d_model = 32.
 _KERNEL_EVERY_STEP = 200
 
 
@@ -25,15 +25,20 @@ _KERNEL_EVERY_STEP = 200
 class LinearConvergenceCertificate:
     """Gradient descent on one problem with a bound on every step, all in float64.
 
+    The bounds are a posteriori: the curvature kappa_t of a step is known once the loss after it is,
+    so they explain steps that were taken and predict none. What they add to the measured losses is
+    the part of the decrease that alpha_t, a property of the weights alone, would have forced for
+    any targets; `certified_share` says how large that part is.
+
     Attributes
     ----------
     steps : DataFrame
         A row for each step of the path; see :meth:`to_frame`.
     product : float
-        Product of the contractions of the certified steps: if all are, Phi_n <= product Phi_0.
-        NaN if a step failed.
+        Product of the contractions of the certified steps. If all steps are certified,
+        Phi_n <= product Phi_0. NaN if a step failed.
     verdict : str
-        Certified at every step, failed at step t, or vacuous, and why.
+        Whether every step is certified, one failed, or the bound is vacuous, and why.
     final_loss : float
         Phi_n, after the last step.
     scale : float
@@ -65,8 +70,21 @@ class LinearConvergenceCertificate:
 
     @property
     def certified(self):
-        """Whether every step is."""
+        """Whether every step is certified."""
         return bool((self.steps["status"] == "certified").all())
+
+    @property
+    def certified_share(self):
+        """Share of a step's measured decrease that its bound certifies, median of the certified.
+
+        ``(Phi_t - bound) / (Phi_t - Phi_{t+1}) = 2 alpha_t Phi_t / ||grad Phi_t||^2``: how near the
+        gradient comes to the smallest one that alpha_t allows. NaN if no step is certified.
+        """
+        steps = self.steps[self.steps["status"] == "certified"]
+        columns = [name for name in ("alpha", "alpha_tangent") if name in steps]
+        # The smallest ||grad Phi||^2 that the constants allow at this loss.
+        smallest = 2 * steps[columns].max(axis=1) * steps["loss"]
+        return float((smallest / steps["gradient_norm"] ** 2).median())
 
     def to_frame(self):
         """The path, step by step.
@@ -76,10 +94,19 @@ class LinearConvergenceCertificate:
         frame : DataFrame
             Columns loss (Phi_t), gradient_norm, step_size, kappa, alpha (of W_U and the last W_2),
             alpha_tangent (lambda_min of the tangent kernel, where it was measured), bound (on
-            Phi_{t+1}, from the greater of the two), contraction (bound / Phi_t), margin (bound -
-            Phi_{t+1}), kappa_error and status, as in :func:`~.theory.path_certificate`.
+            Phi_{t+1}, from the greater of the two constants), contraction (bound / Phi_t), margin
+            (bound - Phi_{t+1}), kappa_error and status; see
+            :func:`~sklearn_restrans.theory.path_certificate`.
         """
         return self.steps.copy()
+
+    def _kind_of_bound(self):
+        if np.isnan(self.certified_share):
+            return ""
+        return (
+            "The bound on a step is a posteriori (its kappa contains the next loss) and certifies "
+            f"{self.certified_share:.2%} of the measured decrease (median of the steps). "
+        )
 
     def __repr__(self):
         first, last = self.steps["loss"].iloc[0], self.final_loss
@@ -87,8 +114,8 @@ class LinearConvergenceCertificate:
         return (
             f"LinearConvergenceCertificate: {self.verdict}. Phi {first:.4g} -> {last:.4g} in "
             f"{len(self.steps)} steps: a factor of {factor:.4g} measured, {self.product:.4g} "
-            f"certified. N = {self.n_rows}, c = {self.n_outputs}, s = 2 / (N c) = "
-            f"{self.scale:.4g}, float64."
+            f"certified. {self._kind_of_bound()}N = {self.n_rows}, c = {self.n_outputs}, "
+            f"s = 2 / (N c) = {self.scale:.4g}, float64."
         )
 
 
@@ -98,39 +125,41 @@ def certify_linear_convergence(
     """Run gradient descent and certify every step it takes.
 
     ``Phi_{t+1} = Phi_t - mu (1 - mu kappa_t / 2) ||grad Phi_t||^2``, kappa_t from three measured
-    numbers, and ``||grad Phi_t||^2 >= 2 alpha_t Phi_t``: if kappa_t < 2 / mu, the step left at most
-    ``1 - 2 mu (1 - mu kappa_t / 2) alpha_t`` of the loss. No smoothness is assumed, and of steps
-    that were not taken nothing is claimed.
+    numbers, and ``||grad Phi_t||^2 >= 2 alpha_t Phi_t``. If kappa_t < 2 / mu, the step therefore
+    left at most ``1 - 2 mu (1 - mu kappa_t / 2) alpha_t`` of the loss. No smoothness is assumed.
+    The bound is a posteriori, since kappa_t contains the loss after the step: nothing is claimed
+    about steps that were not taken.
 
     Parameters
     ----------
     estimator : estimator
         ResidualTransformerRegressor or -Classifier with solver="gd" and loss="squared_error"; it is
-        cloned. The path is that of its `fit` with dtype="float64", device="cpu" and the same
-        `random_state`, with float64 whatever its `dtype` says, and without its stop rule and
-        callbacks. Steps that learning_rate_init="auto" undoes are not part of it.
+        cloned. The path is the one its `fit` takes with dtype="float64", device="cpu" and the same
+        `random_state`, without the stop rule and callbacks. It is in float64 whatever `dtype` says.
+        Steps that learning_rate_init="auto" undoes are not part of it.
     X, y : array-like
         Data as for `fit`.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights as for `fit`.
     n_steps : int, default=None
-        Steps to take; None takes `max_iter` of the estimator.
+        Number of steps; None means `max_iter` of the estimator.
     tangent_kernel : {"auto", True, False}, default="auto"
-        Whether to measure lambda_min(J J^T) at each step, the best constant the model has, beside
-        alpha of W_U and the last W_2; "auto" does up to N c = 200.
+        Whether to measure lambda_min(J J^T), the best constant of the model, at each step in
+        addition to alpha of W_U and the last W_2. "auto" does so up to N c = 200.
 
     Returns
     -------
     certificate : LinearConvergenceCertificate
-        With alpha = 0 at all steps it is vacuous; a fixed step that is too long makes it fail.
+        It is vacuous if alpha = 0 at all steps, and it fails if a fixed step is too long.
 
     Raises
     ------
     TypeError
-        If the estimator is none of this package.
+        If it is not an estimator of this package.
     ValueError
-        For another solver or loss, early stopping, dropout, weight decay, data that do not fit, a
-        kernel above N c = 2,000, or a loss that is not finite after the first step.
+        For another solver or loss, for early stopping, dropout or weight decay, for data that `fit`
+        would refuse, for a tangent kernel with N c > 2,000, or if the loss is not finite after the
+        first step.
 
     References
     ----------
@@ -145,21 +174,23 @@ def certify_linear_convergence(
     >>> certify_linear_convergence(ResidualTransformerClassifier(), X, y)
     Traceback (most recent call last):
         ...
-    ValueError: certify_linear_convergence is about the squared error, got loss='log_loss': set \
+    ValueError: certify_linear_convergence needs the squared error, got loss='log_loss': set \
 loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
     """
     check_estimator(estimator, "certify_linear_convergence")
     if tangent_kernel not in ("auto", True, False):
         raise ValueError(f"tangent_kernel must be 'auto', True or False, got {tangent_kernel!r}.")
+    # The clone is never fitted: the descent below moves the weights of the objective's own model.
     estimator = clone(estimator)
     n_steps = check_integer("n_steps", estimator.max_iter if n_steps is None else n_steps)
     with torch_state(estimator.n_threads, None, torch.device("cpu")):
-        objective, seed = estimator.__restrans_objective__(X, y, sample_weight)
+        at = estimator.__restrans_objective__(X, y, sample_weight)
+        objective = at.objective
         if tangent_kernel == "auto":
-            tangent_kernel = _constants.n_residuals(objective) <= _KERNEL_EVERY_STEP
+            tangent_kernel = constants.n_residuals(objective) <= _KERNEL_EVERY_STEP
         if tangent_kernel:
             check_kernel_size(objective, "pass fewer rows, or tangent_kernel=False")
-        descent = GradientDescent(objective, check_step(estimator), seed)
+        descent = GradientDescent(objective, at.step_size, at.seed)
         path = _measured_path(descent, n_steps, tangent_kernel)
     return _certificate_of(path, descent, tangent_kernel)
 
@@ -167,26 +198,28 @@ loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
 def _measured_path(descent, n_steps, tangent_kernel):
     """Rows (Phi, ||grad Phi||, step size, alpha, alpha_tangent) of the weights on the path.
 
-    The last row, without constants, is where the path ends: after n_steps, or where it diverges.
+    The last row has no constants: the path ends there, after n_steps or because it diverges.
     """
     path, nothing = [], (np.nan, np.nan)
     while True:
+        # To look measures the present weights, and with step "auto" may take the last step back.
         step = descent.look()
         if step.undone:
-            path.pop()  # these are its weights: only the step from them is another now
+            path.pop()  # the descent is back at these weights and takes another step from them
         if not np.isfinite(step.loss):
-            return path
+            return path  # a bound on an infinite loss says nothing
         end = descent.diverged or len(path) == n_steps
-        constants = nothing if end else _alphas(descent.objective, tangent_kernel)
-        path.append((step.loss, step.gradient_norm, step.step_size, *constants))
+        # Constants are measured at the weights that the step starts from, before it is taken.
+        alphas = nothing if end else _alphas(descent.objective, tangent_kernel)
+        path.append((step.loss, step.gradient_norm, step.step_size, *alphas))
         if end:
             return path
         descent.move()
 
 
 def _alphas(objective, tangent_kernel):
-    alpha = _constants.two_block_constant(objective)
-    return alpha, _constants.kernel(objective).lambda_min if tangent_kernel else np.nan
+    alpha = constants.two_block_constant(objective)
+    return alpha, constants.kernel(objective).lambda_min if tangent_kernel else np.nan
 
 
 def _certificate_of(path, descent, tangent_kernel):
@@ -203,31 +236,36 @@ def _certificate_of(path, descent, tangent_kernel):
         loss,
         norm[:-1],
         step[:-1],
-        # Both are constants of the model. They are rounded down differently: take the greater.
+        # Both are valid constants, rounded down in different ways: the greater one is the better.
         np.fmax(alpha, tangent)[:-1],
         zero_loss=descent.zero_loss,
+        # With dimensions the verdict names [A, sigma H], which is not the matrix for a post norm.
         dimensions=None if tangent_kernel or arch.norm == "post" else (n, arch.d_model, arch.d_ff),
     )
     frame["alpha"] = alpha[:-1]
     if tangent_kernel:
         frame.insert(frame.columns.get_loc("alpha") + 1, "alpha_tangent", tangent[:-1])
+    # The last, infinite loss is not in the path, so theory has not seen the step that led to it.
     if not np.isfinite(descent.losses[-1]) and "failed" not in verdict:
         product = np.nan
         verdict = f"failed at step {len(frame)}: the loss is not finite after it"
-    verdict += _explanation(verdict, tangent_kernel, _constants.n_residuals(objective))
-    scale = _constants.scale_of(objective)
+    if "vacuous because" in verdict:
+        verdict += _why_vacuous(objective, tangent_kernel)
+    elif "certified" in verdict:
+        measured = "tangent kernel" if tangent_kernel else constants.blocks_in_words(objective)
+        verdict += f" (by the {measured})"
+    scale = constants.scale_of(objective)
     return LinearConvergenceCertificate(
         frame, product, verdict, float(loss[-1]), scale, n, arch.n_outputs
     )
 
 
-def _explanation(verdict, tangent_kernel, n_residuals):
-    """End of the verdict: what the bounds rest on, or what may still give one."""
-    measured = "tangent kernel" if tangent_kernel else "blocks of W_U and the last W_2"
-    if "vacuous because" not in verdict:
-        return f" (by the {measured})" if "certified" in verdict else ""
-    # theory gives the reason itself where [A, sigma H] is the matrix
-    reason = "" if ":" in verdict else f": the rank of the {measured} is below N c = {n_residuals}"
-    if not tangent_kernel and n_residuals <= _constants.MAX_KERNEL_ROWS:
-        reason += "; the constant of tangent_kernel=True may be above 0"
+def _why_vacuous(objective, tangent_kernel):
+    """Why alpha is 0, if theory's verdict did not say it, and what may still be above 0."""
+    size = constants.n_residuals(objective)
+    if tangent_kernel:
+        return f": the numerical rank of the tangent kernel is below N c = {size}"
+    reason = f": {constants.why_zero(objective)}" if objective.module.arch.norm == "post" else ""
+    if size <= constants.MAX_KERNEL_ROWS:
+        reason += "; tangent_kernel=True may give a constant above 0"
     return reason

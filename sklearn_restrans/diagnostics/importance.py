@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
-from ._compat import _safe_indexing
-from ._validation import check_integer, check_scorer
+from .._validation import check_integer, check_scorer
 
 __all__ = ["channel_importance"]
 
@@ -19,26 +18,26 @@ def channel_importance(
 ):
     """Permutation importance of the channels of sequences.
 
-    The importance of channel c is the mean drop of the score when every sequence gets the channel,
-    over all its tokens, of another sequence: score(X) - score(X with channel c permuted). That is
-    :func:`sklearn.inspection.permutation_importance` for inputs (n, T, f), which that function,
-    made for tables, does not take; for a 2-D X, with or without ``window``, use that function.
+    The importance of channel c is the mean drop of the score when each sequence takes channel c,
+    at all its tokens, from another sequence: score(X) - score(X with channel c permuted). It is
+    :func:`sklearn.inspection.permutation_importance` for inputs of shape (n, T, f), which that
+    function does not accept. For a 2-D X, with or without ``window``, use that function.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted on sequences or a SequenceView.
+        Estimator fitted on sequences or a SequenceView.
     X : array-like of shape (n_samples, n_tokens, n_features) or SequenceView
         Sequences to score.
     y : array-like
         Their targets.
     scoring : str or callable, default=None
-        Score; None is ``estimator.score``.
+        Score; None means ``estimator.score``.
     n_repeats : int, default=5
         Permutations per channel.
     max_samples : int, default=2_000
-        At most so many sequences, but 2 at least, drawn without replacement; they are held as one
-        array.
+        Largest number of sequences to use, at least 2. If there are more, this many are drawn
+        without replacement. They are held in memory as one array.
     random_state : int, RandomState instance or None, default=None
         Seed of the sequences drawn and of the permutations.
 
@@ -52,8 +51,8 @@ def channel_importance(
     Raises
     ------
     TypeError, ValueError
-        If X is not 3-D or holds one sequence only, n_repeats or max_samples is no number of them,
-        or scoring is no score.
+        If X is not 3-D or has only one sequence, if n_repeats or max_samples is not an integer in
+        its range, or if scoring is not a score.
 
     References
     ----------
@@ -69,6 +68,7 @@ def channel_importance(
     >>> int(channel_importance(model, X, y, random_state=0).importances_mean.argmax())
     1
     """
+    # The shape of a view is known without making its windows.
     if len(getattr(X, "shape", np.shape(X))) != 3:
         raise ValueError(
             "X must be 3-D (n_samples, n_tokens, n_features) or a SequenceView; for a table use "
@@ -78,18 +78,21 @@ def channel_importance(
         check_integer(name, value, least)
     check_consistent_length(X, y)
     if len(y) == 1:
-        raise ValueError("X holds one sequence: a channel is permuted among 2 or more; pass more.")
+        raise ValueError("X holds one sequence, but permuting a channel needs at least 2.")
     rng, scorer = check_random_state(random_state), check_scorer(estimator, scoring)
     columns = getattr(X, "columns", None)
     if len(y) > max_samples:
+        # Sorted, so that a view reads its series in order.
         rows = np.sort(rng.permutation(len(y))[:max_samples])
-        X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
-    X = np.array(X)  # a view has no place for one changed channel
+        X = (X if hasattr(X, "shape") else np.asarray(X))[rows]
+        y = np.asarray(y)[rows]
+    X = np.array(X)  # a copy: windows of a view share their rows, and X must not change
     baseline = scorer(estimator, X, y)
     if not isinstance(baseline, Real):
         raise TypeError(f"scoring must return one number, got {baseline!r}.")
     importances = np.empty((X.shape[2], n_repeats))
     for channel in range(X.shape[2]):
+        # One channel at a time is overwritten, over all tokens, and put back afterwards.
         original = X[:, :, channel].copy()
         for repeat in range(n_repeats):
             X[:, :, channel] = original[rng.permutation(len(X))]

@@ -1,216 +1,22 @@
-"""What a fit records of its convergence, what is predicted of it, and which beta is suggested."""
-
-import math
-import pickle
+"""The linearised loss, and the beta it suggests."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from descentmodels import gd, sequences, small
 from sklearn.exceptions import NotFittedError
 from smallmodels import table
 
 from sklearn_restrans import (
-    Convergence,
     ResidualTransformerClassifier,
     ResidualTransformerRegressor,
-    certify_linear_convergence,
     linearized_prediction,
-    make_convergence_scorer,
     suggest_residual_beta,
 )
 from sklearn_restrans._estimators.parameters import draw_seed
 from sklearn_restrans._training.descent import smooth_step
 from sklearn_restrans.convergence import ResidualBetaSuggestion
-
-EPOCHS = np.arange(1.0, 101.0)
-
-
-def gradients(norm, epochs=EPOCHS, loss=1.0):
-    """Records (epoch, Phi, ||grad Phi||)."""
-    return np.column_stack(np.broadcast_arrays(epochs, loss, norm))
-
-
-# ---- Convergence ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rate", [0.01, 0.5])
-def test_rate_and_contraction_of_an_exponential(rate):
-    curve = Convergence(3 * np.exp(-rate * EPOCHS), np.full(100, 0.1))
-    assert curve.rate == pytest.approx(rate, rel=1e-12)
-    assert curve.contraction == pytest.approx(math.exp(-rate), rel=1e-12)
-    np.testing.assert_allclose(curve.relative_loss, np.exp(-rate * (EPOCHS - 1)), rtol=1e-12)
-    assert curve.epochs_to(curve.loss[40]) == 41.0
-    assert curve.epochs_to(0.0) == math.inf
-
-
-def test_a_curve_without_a_rate():
-    assert math.isnan(Convergence([1.0], [0.1]).rate)
-    assert math.isnan(Convergence([1.0, 0.0], [0.1, 0.1]).contraction)
-    assert np.isnan(Convergence([0.0, 0.0], [0.1, 0.1]).relative_loss).all()
-    assert repr(Convergence([], [])) == "Convergence(no epoch)"
-
-
-@pytest.mark.parametrize("limit", [0.0, 0.7])
-@pytest.mark.parametrize("spacing", [1, 5])
-def test_the_local_rate_needs_no_limit(limit, spacing):
-    """Phi = limit + exp(-r t), of a quadratic, has ||grad Phi||^2 proportional to exp(-r t)."""
-    loss, epochs = limit + np.exp(-0.1 * EPOCHS), EPOCHS[::spacing]
-    records = gradients(np.exp(-0.05 * epochs), epochs)
-    curve = Convergence(loss, loss, gradients=records)
-    found = curve.local_rate()
-    assert found[:3] == pytest.approx([0.1] * 3, rel=1e-10)
-    assert (found.start, found.stop) == (epochs[len(epochs) // 2], epochs[-1])
-    assert curve.local_rate(11, 51)[3:] == (11, 51)
-    assert curve.get("local_rate") == found.rate
-    words = f"on epochs {found.start} to {found.stop} ||grad Phi||^2 changes by a factor of 0.9048"
-    assert words in repr(curve) and "(0.9048 and 0.9048 in the halves)" in repr(curve)
-
-
-def test_the_halves_are_the_range_of_the_local_rate():
-    """Two exponentials: the fast one dominates the first half."""
-    norm = np.hypot(np.exp(-0.15 * EPOCHS), 0.03 * np.exp(-0.05 * EPOCHS))
-    found = Convergence(norm, norm, gradients=gradients(norm)).local_rate(1, 100)
-    assert 0.1 <= found.second_half < found.rate < found.first_half <= 0.3
-
-
-def test_a_last_record_out_of_line_is_left_out():
-    """Every fifth epoch, and the one whose weights were kept."""
-    epochs = np.array([0, 5, 10, 15, 20, 25, 22])
-    curve = Convergence(epochs, epochs, gradients=gradients(np.exp(-0.05 * epochs), epochs))
-    found = curve.local_rate()
-    assert found.rate == pytest.approx(0.1) and (found.start, found.stop) == (0, 25)
-
-
-@pytest.mark.parametrize("norm", [[1.0, 0.5, 0.2], [1.0, 0.0, 0.5, 0.0, 0.1]])
-def test_a_local_rate_of_three_records_is_refused(norm):
-    curve = Convergence([1.0] * 5, [1.0] * 5, gradients=gradients(norm, np.arange(len(norm))))
-    with pytest.raises(ValueError, match="the gradient at 4 epochs at least"):
-        curve.local_rate()
-    assert math.isnan(curve.get("local_rate")) and "||grad" not in repr(curve)
-
-
-def test_get_returns_the_last_of_a_curve():
-    records = gradients([4.0, 2.0], [1, 2], loss=[4.0, 0.5])
-    curve = Convergence([4.0, 1.0], [0.1, 0.1], gradients=records)
-    expected = {"rate": math.log(4), "contraction": 0.25, "final_loss": 1.0}
-    expected |= {"relative_loss": 0.25, "pl_ratio": 2.0**2 / (2 * 0.5)}
-    for quantity, value in expected.items():
-        assert curve.get(quantity) == pytest.approx(value, rel=1e-12)
-    assert curve.get("epochs_to", loss=1.0) == 2.0
-    assert math.isnan(Convergence([4.0], [0.1]).get("pl_ratio"))
-
-
-@pytest.mark.parametrize("args", [("speed",), ("epochs_to",), ("rate", 0.5), ("local_rate", 0.5)])
-def test_get_refuses_what_it_does_not_know(args):
-    with pytest.raises(ValueError, match=f"quantity.*{args[0]}"):
-        Convergence([1.0], [0.1]).get(*args)
-
-
-# ---- what fit records -------------------------------------------------------------------------
-
-
-def small(cls=ResidualTransformerRegressor, **settings):
-    settings = {"d_model": 8, "max_iter": 6, "random_state": 0, "tol": 0} | settings
-    return cls(dtype="float64", device="cpu", **settings)
-
-
-def gd(cls=ResidualTransformerRegressor, **settings):
-    return small(
-        cls, solver="gd", loss="squared_error", **{"learning_rate_init": "auto"} | settings
-    )
-
-
-@pytest.mark.parametrize("cls", [ResidualTransformerRegressor, ResidualTransformerClassifier])
-def test_gradient_descent_records_loss_and_gradient_at_every_epoch(cls):
-    X, y = table(cls)
-    model = gd(cls)
-    objective, _ = model.__restrans_objective__(X, y)
-    phi, gradient = objective.gradient()
-    curve = model.fit(X, y).convergence_
-    square = sum((g**2).sum().item() for g in gradient)
-    assert curve.loss[0] == pytest.approx(phi, rel=1e-12), "Phi_0 is at the weights of the start"
-    assert curve.gradient_norm[0] == pytest.approx(math.sqrt(square), rel=1e-12)
-    assert curve.scale == 2 / (60 * objective.module.arch.n_outputs)
-    np.testing.assert_array_equal(curve.gradient_epochs, curve.epochs)
-    np.testing.assert_array_equal(curve.gradient_loss, curve.loss)
-    np.testing.assert_array_equal(curve.pl_ratio, curve.gradient_norm**2 / (2 * curve.loss))
-    frame = curve.to_frame()
-    columns = ["loss", "relative_loss", "learning_rate", "gradient_norm", "pl_ratio"]
-    assert frame.columns.tolist() == columns and frame.index.name == "epoch"
-    assert frame.notna().all(axis=None)
-
-
-def test_the_realised_pl_ratio_is_above_the_constant():
-    X, y = table(ResidualTransformerRegressor, n=25)
-    model = gd(max_iter=12)
-    certificate = certify_linear_convergence(model, X, y)
-    ratio = model.fit(X, y).convergence_.pl_ratio
-    assert certificate.certified
-    assert np.all(ratio >= certificate.to_frame()["alpha_tangent"])
-
-
-@pytest.mark.parametrize("settings", [{}, {"dropout": 0.5}, {"solver": "sgd"}])
-@pytest.mark.parametrize(("interval", "epochs"), [(None, [0, 6]), (2, [0, 2, 4, 6])])
-def test_other_solvers_record_the_gradient_of_the_probe(interval, epochs, settings):
-    X, y = table(ResidualTransformerRegressor, n=100)
-    plain = small(**settings).fit(X, y)
-    model = small(conditioning_interval=interval, conditioning_samples=30, **settings).fit(X, y)
-    curve = model.convergence_
-    np.testing.assert_array_equal(curve.gradient_epochs, epochs)
-    np.testing.assert_array_equal(curve.gradient_epochs, model.conditioning_.epochs)
-    # The rows, and the final weights, by hand; dropout is off.
-    start, seed = model.__restrans_objective__(X, y)
-    rows = np.sort(np.random.default_rng(seed).permutation(100)[:30])
-    (x, mask), target, _ = start.data.batch(rows)
-    module = model.net_.module_
-    phi = (module(x, mask) - target).square().mean()
-    gradient = torch.autograd.grad(phi, list(module.parameters()))
-    assert curve.gradient_loss[-1] == pytest.approx(phi.item(), rel=1e-12)
-    square = sum((g**2).sum().item() for g in gradient)
-    assert curve.gradient_norm[-1] == pytest.approx(math.sqrt(square), rel=1e-12)
-    # Looking does not change what is looked at.
-    np.testing.assert_array_equal(model.predict(X), plain.predict(X))
-    norms = curve.to_frame()["gradient_norm"]
-    assert norms.notna().tolist() == [epoch in epochs for epoch in range(1, 7)]
-
-
-def test_a_fit_to_classes_has_no_scale_and_a_validation_loss():
-    X, y = table(ResidualTransformerClassifier)
-    model = small(ResidualTransformerClassifier).fit(X[:40], y[:40], X_val=X[40:], y_val=y[40:])
-    curve = model.convergence_
-    assert curve.scale is None and np.isfinite(curve.pl_ratio).all()
-    expected = (-np.array(model.validation_scores_)).tolist()
-    assert curve.to_frame()["validation_loss"].tolist() == expected
-
-
-def test_warm_start_goes_on_counting():
-    X, y = table(ResidualTransformerRegressor)
-    model = gd(warm_start=True).fit(X, y).fit(X, y)
-    curve = model.convergence_
-    np.testing.assert_array_equal(curve.gradient_epochs, np.arange(1, 13))
-    mixed = small(warm_start=True).fit(X, y).set_params(solver="gd", learning_rate_init="auto")
-    np.testing.assert_array_equal(mixed.fit(X, y).convergence_.gradient_epochs, np.arange(7, 13))
-
-
-def test_the_record_survives_pickling_and_feeds_scorers():
-    X, y = table(ResidualTransformerRegressor)
-    model = gd(max_iter=20).fit(X, y)
-    again = pickle.loads(pickle.dumps(model))
-    assert again.convergence_.to_frame().equals(model.convergence_.to_frame())
-    for quantity in ("rate", "local_rate", "relative_loss", "pl_ratio", "final_loss"):
-        value = model.convergence_.get(quantity)
-        assert make_convergence_scorer(quantity)(model) == value
-        assert make_convergence_scorer(f"neg_{quantity}")(model) == -value
-
-
-# ---- the linearised prediction ----------------------------------------------------------------
-
-
-def sequences(n, seed, n_outputs=1):
-    rng = np.random.default_rng(seed)
-    y = rng.standard_normal((n, n_outputs))
-    return rng.standard_normal((n, 4, 2)), y if n_outputs > 1 else y[:, 0]
 
 
 def dense(objective):
@@ -228,7 +34,8 @@ def test_the_prediction_is_descent_on_the_linear_model(step, seed):
     weight = np.random.default_rng(seed).uniform(0.5, 2, 8)
     model = gd(activation="gelu")
     prediction = linearized_prediction(model, X, y, weight, stage="initial", n_steps=50, step=step)
-    objective, start = model.__restrans_objective__(X, y, weight)
+    at = model.__restrans_objective__(X, y, weight)
+    objective, start = at.objective, at.seed
     own = smooth_step(objective, start)
     assert prediction.step_size == (own if step == "own" else step)
     J, residual = dense(objective)
@@ -279,8 +86,6 @@ def test_the_prediction_goes_on_from_the_fitted_weights(cls, solver):
     assert prediction.loss[0] == pytest.approx(np.mean((outputs - targets) ** 2), rel=1e-12)
     assert np.all(np.diff(prediction.loss) < 0) and prediction.limit < prediction.loss[-1]
 
-
-# ---- choosing beta ----------------------------------------------------------------------------
 
 BETAS = [0.0, 0.5, 2.0]
 
@@ -341,7 +146,9 @@ def test_a_beta_that_diverges_is_not_suggested(method):
     suggestion = suggest_residual_beta(gd(), X, y, [0.25, 30.0], method, **options)
     assert suggestion.best_ == 0.25 and suggestion.ties_ == []
     assert suggestion.to_frame()["score"].iloc[1] > 2
-    with pytest.raises(ValueError, match="at every beta with step=1000"):
+    with pytest.raises(
+        ValueError, match=r"with step=1000\.0 gradient descent diverges at every beta"
+    ):
         suggest_residual_beta(gd(), X, y, [0.25, 30.0], method, **options | {"step": 1000.0})
 
 

@@ -24,9 +24,9 @@ def fitted_records(estimator, record):
             if not getattr(inner, "steps", None):
                 holder = _HOLDERS.get(record, "a fitted residual Transformer, an ensemble of them")
                 raise ValueError(
-                    f"no {record} found in {type(estimator).__name__}: pass {holder}, or a "
-                    "Pipeline that ends in one, a TransformedTargetRegressor or a search around "
-                    "one."
+                    f"estimator has no {record}: {type(estimator).__name__} is not fitted, or is "
+                    f"not one of this package; pass {holder}, or a Pipeline that ends in one, a "
+                    "TransformedTargetRegressor or a search around one."
                 )
             inner = inner.steps[-1][1]
     return [getattr(inner, record)]

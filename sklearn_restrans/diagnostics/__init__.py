@@ -1,0 +1,34 @@
+"""Measurements of models: conditioning, convergence, certificates and importance of channels."""
+
+from .certificate import LinearConvergenceCertificate, certify_linear_convergence
+from .conditioning import (
+    Conditioning,
+    MatrixConditioning,
+    conditioning_from_traces,
+    measure_conditioning,
+)
+from .convergence import Convergence
+from .importance import channel_importance
+from .linearized import (
+    LinearizedPrediction,
+    ResidualBetaSuggestion,
+    linearized_prediction,
+    suggest_residual_beta,
+)
+from .traces import LayerTrace
+
+__all__ = [
+    "Conditioning",
+    "Convergence",
+    "LayerTrace",
+    "LinearConvergenceCertificate",
+    "LinearizedPrediction",
+    "MatrixConditioning",
+    "ResidualBetaSuggestion",
+    "certify_linear_convergence",
+    "channel_importance",
+    "conditioning_from_traces",
+    "linearized_prediction",
+    "measure_conditioning",
+    "suggest_residual_beta",
+]

@@ -1,0 +1,438 @@
+"""Conditioning of attention before and after the residual: result object and functions.
+
+Every quantity is measured in float64 on a fixed probe set of sequences, for Attn(X) ("attention")
+and for Z = Attn(X) + beta X ("Z") of each layer. This module works on arrays only; an estimator
+provides them as :class:`LayerTrace` (see `protocol`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from .. import _linalg
+from .._linalg import kth_singular_value
+from .measure import COUNTED_IN, MATRICES, QUANTILES, SOFTMAX_QUANTITIES, measure
+from .protocol import fitted_traces
+from .traces import LayerTrace
+
+__all__ = ["Conditioning", "MatrixConditioning", "conditioning_from_traces", "measure_conditioning"]
+
+_OF_MATRIX = (
+    *("sigma_min", "sigma_last", "sigma_max", "condition_number", "effective_rank"),
+    *("stable_rank", "numerical_rank", "rank_collapse"),
+)
+_IN_WORDS = {
+    "sigma_min": "sigma_min",
+    "condition_number": "condition number",
+    "effective_rank": "effective rank",
+    "rank_collapse": "rank-collapse residual",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixConditioning:
+    """Conditioning of one matrix, Attn(X) or Z, at E epochs in L layers.
+
+    Singular values are those of the sequences stacked to one matrix of `n_rows` rows.
+
+    Attributes
+    ----------
+    singular_values : ndarray of shape (E, L, d)
+        In descending order; nan from index min(n_rows, d) on.
+    numerical_rank : int ndarray of shape (E, L)
+        Number of singular values above min(max(n_rows, d) * eps, sqrt(eps)) * sigma_max, with the
+        eps of the type in which ranks are counted: float32 for a fitted model, otherwise the type
+        of the arrays.
+    rank_collapse : ndarray of shape (E, L)
+        Median over sequences of ||Z_i - 1 z_i^T||_F / ||Z_i||_F; 0 is full collapse.
+    sequence_sigma_min : ndarray of shape (E, L, 5)
+        Minimum, quartiles and maximum over sequences of the r_i-th singular value of the
+        sequence's own matrix (T_i, d), where r_i is the numerical rank of its input X_i.
+    input_rank : int ndarray of shape (E, L)
+        Numerical rank r of the layer's stacked input X, counted in the same way.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((8, 5, 4))
+    >>> Z = conditioning_from_traces([[LayerTrace(X, 0 * X, 2 * X)]]).Z
+    >>> Z.singular_values.shape, Z.sigma_min.shape
+    ((1, 1, 4), (1, 1))
+    """
+
+    singular_values: np.ndarray
+    numerical_rank: np.ndarray
+    rank_collapse: np.ndarray
+    sequence_sigma_min: np.ndarray
+    input_rank: np.ndarray
+
+    @property
+    def _spectrum(self) -> np.ndarray:
+        return np.nan_to_num(self.singular_values)  # a missing value counts as zero
+
+    @property
+    def sigma_max(self) -> np.ndarray:
+        """Largest singular value, shape (E, L)."""
+        return self._spectrum[..., 0]
+
+    @property
+    def sigma_min(self) -> np.ndarray:
+        """Singular value sigma_r with r = `input_rank`, shape (E, L)."""
+        return kth_singular_value(self._spectrum, self.input_rank)
+
+    @property
+    def sigma_last(self) -> np.ndarray:
+        """Singular value at index min(n_rows, d), shape (E, L).
+
+        It is rounding where `numerical_rank` is below that index.
+        """
+        return kth_singular_value(self._spectrum, (~np.isnan(self.singular_values)).sum(axis=-1))
+
+    @property
+    def condition_number(self) -> np.ndarray:
+        """sigma_max / sigma_r, shape (E, L); infinite if sigma_r is 0."""
+        return _linalg.condition_number(self._spectrum, self.input_rank)
+
+    @property
+    def effective_rank(self) -> np.ndarray:
+        """exp(entropy of s / sum s), shape (E, L) (Roy & Vetterli 2007)."""
+        return _linalg.effective_rank(self._spectrum)
+
+    @property
+    def stable_rank(self) -> np.ndarray:
+        """||.||_F^2 / ||.||_2^2, shape (E, L)."""
+        return _linalg.stable_rank(self._spectrum)
+
+
+def _of_Z(name: str) -> property:
+    doc = f"{name} of Z, shape (n_epochs, n_layers); see :class:`MatrixConditioning`."
+    return property(lambda self: getattr(self.Z, name), doc=doc)
+
+
+def _of_weights(name: str, doc: str) -> property:
+    return property(lambda self: self._stack(name), doc=f"{doc}, shape (n_epochs, n_layers).")
+
+
+class Conditioning:
+    """Conditioning of every layer before (Attn) and after the residual (Z), epoch by epoch.
+
+    Formula: Z = Attn(X) + beta X. For the sequences of a fixed probe set stacked to one matrix,
+    sigma_min is sigma_r with r = `input_rank`, the numerical rank of the layer's input X; the
+    condition number is sigma_1 / sigma_r. Singular values grow with sqrt(n_rows), so compare them
+    at equal numbers of rows. Of a fitted model, directions of X below n_rows * 1.2e-7 of its
+    largest singular value (at most 3.5e-4) do not count as rank: float32 does not resolve them.
+
+    Attributes
+    ----------
+    attention, Z : MatrixConditioning
+        The matrix before and after the residual; arrays of shape (n_epochs, n_layers), and
+        `singular_values` of shape (n_epochs, n_layers, d).
+    sigma_min, sigma_max, condition_number, effective_rank, stable_rank, rank_collapse : ndarray
+        Those of Z.
+    input_rank : int ndarray of shape (n_epochs, n_layers)
+        Numerical rank of the layer's stacked input.
+    epochs : int ndarray of shape (n_epochs,)
+        Epochs after which the model was measured; 0 means before training.
+    n_layers, n_sequences, n_rows, d_model : int
+        Size of the model and of the probe set; `n_rows` counts real tokens.
+    attention_entropy, score_std, n_argmax_keys : ndarray of shape (n_epochs, n_layers)
+        Quantities of the softmax matrices, nan if these were not recorded: the mean row entropy in
+        nats; the mean standard deviation of the scores within a row, over keys of positive weight;
+        and the mean number, over sequences and heads, of keys that are the largest in at least one
+        row. Flat rows have a small standard deviation, saturated rows a small entropy.
+    attention_sigma_min, attention_effective_rank : ndarray of shape (n_epochs, n_layers)
+        Medians over the T_i x T_i softmax matrices of sigma_{T_i} and of the effective rank. They
+        come from the first sequences of the probe, and from no more of them than cost as much as
+        8 matrices of T = 144.
+    attention_singular_values : ndarray of shape (n_epochs, n_layers, T)
+        Medians of the k-th singular values of the same matrices; nan beyond the longest.
+
+    References
+    ----------
+    Z. Qin, J. Zhou, J. Jiang, Z. Zhu, "On the Convergence of Gradient Descent on Learning
+    Transformers with Residual Connections", arXiv:2506.05249.
+    Y. Dong, J.-B. Cordonnier, A. Loukas, "Attention is not all you need", ICML 2021.
+
+    Examples
+    --------
+    Rank-one attention, and what beta = 2 adds to it:
+
+    >>> import numpy as np
+    >>> X = np.eye(3)[None]
+    >>> attention = np.full((1, 3, 3), 1 / 3)
+    >>> result = conditioning_from_traces([[LayerTrace(X, attention, attention + 2 * X)]])
+    >>> result.attention.sigma_min.round(12), result.Z.sigma_min.round(12)
+    (array([[0.]]), array([[2.]]))
+    >>> round(result.get("condition_number"), 12)
+    1.5
+    """
+
+    sigma_min = _of_Z("sigma_min")
+    sigma_max = _of_Z("sigma_max")
+    condition_number = _of_Z("condition_number")
+    effective_rank = _of_Z("effective_rank")
+    stable_rank = _of_Z("stable_rank")
+    rank_collapse = _of_Z("rank_collapse")
+    attention_entropy = _of_weights("attention_entropy", "Mean row entropy in nats")
+    attention_sigma_min = _of_weights("attention_sigma_min", "Median smallest singular value")
+    attention_effective_rank = _of_weights("attention_effective_rank", "Median effective rank")
+    attention_singular_values = _of_weights("attention_singular_values", "Median spectrum")
+    score_std = _of_weights("score_std", "Mean standard deviation of the scores in a row")
+    n_argmax_keys = _of_weights("n_argmax_keys", "Mean number of distinct arg-max keys")
+
+    def __init__(self) -> None:
+        self._epochs: list[int] = []
+        self._records: list[dict[str, np.ndarray]] = []
+        self._probe: dict[str, int] = {}
+
+    def record(
+        self,
+        epoch: int,
+        chunks: Iterable[Sequence[LayerTrace]],
+        n_spectra: float = np.inf,
+        dtype: npt.DTypeLike | None = None,
+    ) -> Conditioning:
+        """Measure the probe set and append the result.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of finished epochs; 0 means before training.
+        chunks : iterable of sequences of LayerTrace
+            The probe set in chunks of sequences, each a list with one LayerTrace per layer. It is
+            read once, so that a generator keeps memory at one chunk.
+        n_spectra : float, default=inf
+            Number of sequences that `sequence_sigma_min` is taken from; all other quantities come
+            from all sequences. Fit uses 16, as their decompositions take half of a record's time.
+        dtype : dtype, default=None
+            Type whose eps decides what counts as rounding in a rank; None means the type of the
+            arrays. Fit passes float32, whatever type the model was trained in, so that fits in
+            float32 and in float64 count the same directions.
+
+        Returns
+        -------
+        self : Conditioning
+
+        Raises
+        ------
+        ValueError
+            For arrays whose shapes do not match, for NaN or infinity, or if the size of the probe
+            set is not that of the records before.
+        TypeError
+            If a chunk is not a list of LayerTrace.
+        """
+        # Measured before anything is stored: a refused record leaves the object as it was.
+        probe, values = measure(chunks, n_spectra, dtype)
+        if self._records and probe != self._probe:
+            raise ValueError(
+                f"the probe set changed: first {self._probe}, now {probe}; singular values grow "
+                "with the number of rows, so record every epoch on the same sequences."
+            )
+        self._probe = probe
+        self._epochs.append(int(epoch))
+        self._records.append(values)
+        return self
+
+    epochs = property(lambda self: np.asarray(self._epochs, dtype=int), doc="Epochs recorded.")
+    n_layers = property(lambda self: self._probe.get("n_layers", 0), doc="Number of layers.")
+    n_sequences = property(lambda self: self._probe.get("n_sequences", 0), doc="Probe sequences.")
+    n_rows = property(lambda self: self._probe.get("n_rows", 0), doc="Rows of the stack.")
+    d_model = property(lambda self: self._probe.get("d_model", 0), doc="Columns of the stack.")
+    input_rank = property(lambda self: self._stack("input_rank"), doc="Rank of each layer's input.")
+    attention = property(lambda self: self._view("attention"), doc="Attn(X), before the residual.")
+    Z = property(lambda self: self._view("Z"), doc="Z = Attn(X) + beta X, after the residual.")
+
+    def get(self, quantity: str, of: str = "Z", layer: int = -1, stage: str = "final") -> float:
+        """One number, for scorers.
+
+        Parameters
+        ----------
+        quantity : str
+            Name of an array of shape (n_epochs, n_layers) of this object or of its `Z` and
+            `attention`, or "sequence_sigma_min", which stands for its median over sequences.
+        of : {"Z", "attention"}, default="Z"
+            Matrix after or before the residual. It has no effect on quantities of the softmax
+            matrices and on "input_rank".
+        layer : int, default=-1
+            Layer, counted from 0, or from the end if negative.
+        stage : {"final", "initial"}, default="final"
+            Last or first record.
+
+        Returns
+        -------
+        value : float
+
+        Raises
+        ------
+        ValueError
+            For a name, layer or stage that does not exist; the message lists those that do.
+        """
+        check_quantity(quantity, of, stage)
+        if not self._records:
+            raise ValueError("nothing was recorded yet; call record, or fit the estimator.")
+        if not -self.n_layers <= layer < self.n_layers:
+            raise ValueError(f"layer must be below n_layers = {self.n_layers}, got {layer}.")
+        # Quantities of the softmax matrices and of the input belong to the layer, not to a matrix.
+        source = self if quantity in ("input_rank", *SOFTMAX_QUANTITIES) else self._view(of)
+        value = getattr(source, quantity)[-1 if stage == "final" else 0, layer]
+        # Index 2 of the five quantiles is the median.
+        return float(value[2] if quantity == "sequence_sigma_min" else value)
+
+    def to_frame(self) -> pd.DataFrame:
+        """All scalar quantities, one row per (epoch, layer, of).
+
+        Returns
+        -------
+        frame : DataFrame
+            Columns epoch, layer (from 0), of ("attention" or "Z"), n_rows, input_rank, the
+            quantities of the matrix, the quantiles sequence_sigma_min_*, and the quantities of
+            the softmax matrices, which belong to "attention" and are nan for "Z".
+        """
+        frames = []
+        for of, view in (("attention", self.attention), ("Z", self.Z)):
+            columns = {name: getattr(view, name) for name in ("input_rank", *_OF_MATRIX)}
+            for k, name in enumerate(QUANTILES):
+                columns[f"sequence_sigma_min_{name}"] = view.sequence_sigma_min[..., k]
+            for name in SOFTMAX_QUANTITIES:
+                values = getattr(self, name)
+                # Z has no softmax matrices of its own.
+                columns[name] = values if of == "attention" else np.full_like(values, np.nan)
+            # The order of ravel: layers run fastest, within each epoch.
+            index = {
+                "epoch": np.repeat(self.epochs, self.n_layers),
+                "layer": np.tile(np.arange(self.n_layers), len(self.epochs)),
+                "of": of,
+                "n_rows": self.n_rows,
+            }
+            frames.append(pd.DataFrame(index | {k: v.ravel() for k, v in columns.items()}))
+        # A stable sort by position keeps Attn and Z of one record together.
+        return pd.concat(frames).sort_index(kind="stable").reset_index(drop=True)
+
+    def __repr__(self) -> str:
+        if not self._records:
+            return "Conditioning: nothing recorded yet"
+        when = " -> ".join(
+            "before training" if epoch == 0 else f"after epoch {epoch}"
+            for epoch in dict.fromkeys((self._epochs[0], self._epochs[-1]))
+        )
+        r, d, L = int(self.input_rank[-1, -1]), self.d_model, self.n_layers
+        probe = f"{self.n_sequences} sequences, {self.n_rows} rows"
+        lines = [f"Conditioning of layer {L - 1}, the last of {L}, {when} ({probe})"]
+        # Both matrices with the same quantities, so that the effect of the residual is seen.
+        for of, label in (("attention", "Attn"), ("Z", "Z")):
+            parts = [f"{text} {self._change(name, of)}" for name, text in _IN_WORDS.items()]
+            lines.append(f"  {label + ':':5} {', '.join(parts)}")
+        lines.append(f"  the input has rank {r} of {d}")
+        if r < d:
+            lines[-1] += f": sigma_min is sigma_{r}"
+        # W_V turns Attn(X) out of the row space of X, so Z may have twice the rank of X.
+        rank_of_Z = int(self.Z.numerical_rank[-1, -1])
+        if rank_of_Z < d:
+            lines[-1] += f"; Z has rank {rank_of_Z}, and its sigma_{d} is rounding"
+        return "\n".join(lines)
+
+    def _change(self, name: str, of: str) -> str:
+        values = [f"{self.get(name, of, stage=stage):.3g}" for stage in ("initial", "final")]
+        return " -> ".join(values if len(self._records) > 1 else values[:1])
+
+    def _stack(self, name: str) -> np.ndarray:
+        if not self._records:
+            raise ValueError("nothing was recorded yet; call record, or fit the estimator.")
+        # The probe is the same in every record, so all arrays of one name have one shape.
+        return np.stack([record[name] for record in self._records])
+
+    def _view(self, of: str) -> MatrixConditioning:
+        # The rank of the input is one for both matrices and stored once.
+        names = [field.name for field in fields(MatrixConditioning) if field.name != "input_rank"]
+        arrays = {name: self._stack(f"{of}.{name}") for name in names}
+        return MatrixConditioning(**arrays, input_rank=self._stack("input_rank"))
+
+
+def check_quantity(quantity: str, of: str, stage: str) -> None:
+    """Refuse names that :meth:`Conditioning.get` does not know."""
+    names = (*_OF_MATRIX, "sequence_sigma_min", "input_rank", *SOFTMAX_QUANTITIES)
+    _check_choice("quantity", quantity, names)
+    _check_choice("of", of, tuple(MATRICES))
+    _check_choice("stage", stage, ("final", "initial"))
+
+
+def conditioning_from_traces(
+    chunks: Iterable[Sequence[LayerTrace]], epoch: int = 0, dtype: npt.DTypeLike | None = None
+) -> Conditioning:
+    """Conditioning of layer traces that are at hand as arrays.
+
+    Parameters
+    ----------
+    chunks : iterable of sequences of LayerTrace
+        Sequences in chunks, each a list with one LayerTrace per layer. They are read once.
+    epoch : int, default=0
+        Epoch of the record.
+    dtype : dtype, default=None
+        Type whose eps decides what counts as rounding in a rank; None means that of the arrays.
+
+    Returns
+    -------
+    result : Conditioning
+        With one record.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As :meth:`Conditioning.record`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((8, 5, 4))
+    >>> result = conditioning_from_traces([[LayerTrace(X, 0 * X, 0.5 * X)]])
+    >>> result.n_rows, result.input_rank.tolist(), result.attention.sigma_max.tolist()
+    (40, [[4]], [[0.0]])
+    """
+    return Conditioning().record(epoch, chunks, dtype=dtype)
+
+
+def measure_conditioning(estimator: Any, X: Any) -> Conditioning:
+    """Conditioning of a fitted estimator on given data.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted ResidualTransformerRegressor or -Classifier, or a fitted Pipeline that ends with
+        one, whose earlier steps transform X first.
+    X : array-like
+        Data as for `estimator.predict`; every sequence is measured.
+
+    Returns
+    -------
+    result : Conditioning
+        With one record, at the epoch whose weights were kept. Its values belong to `X`. Those of
+        `estimator.conditioning_` belong to training rows; compare the two only at equal `n_rows`.
+
+    Raises
+    ------
+    sklearn.exceptions.NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        If it is not an estimator of this package (more exactly, does not follow `HasTraces`).
+
+    Examples
+    --------
+    >>> measure_conditioning("ridge", None)
+    Traceback (most recent call last):
+        ...
+    TypeError: measure_conditioning needs a ResidualTransformerRegressor or -Classifier, or a \
+Pipeline that ends with one, got str; for arrays use conditioning_from_traces.
+    """
+    chunks, epoch = fitted_traces(estimator, X, "measure_conditioning")
+    return conditioning_from_traces(chunks, epoch, COUNTED_IN)
+
+
+def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}.")
