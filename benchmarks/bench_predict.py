@@ -100,7 +100,7 @@ def chunk_sizes(size):
 
 
 def _forward_all(source, module, chunk):
-    rows = np.arange(len(source))
+    rows, module = np.arange(len(source)), module.evenly()
     with torch.inference_mode():
         return seconds(
             lambda: [

@@ -15,7 +15,7 @@ def check_integer(name, value, least=1):
     A bool is refused although Python counts it as an integer: ``n_steps=True`` is a slip.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r:.80}.")
     return int(value)
 
 
@@ -71,7 +71,7 @@ def check_scorer(estimator, scoring):
         )
     if isinstance(scoring, str) and scoring not in get_scorer_names():
         raise ValueError(
-            f"scoring={scoring!r} is no score of scikit-learn; sklearn.metrics.get_scorer_names() "
-            "lists them."
+            f"scoring={scoring!r} is not a score of scikit-learn; "
+            "sklearn.metrics.get_scorer_names() lists them."
         )
     return check_scoring(estimator, scoring)

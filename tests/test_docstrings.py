@@ -21,6 +21,7 @@ from test_public_api import ESTIMATORS, NETWORKS, PUBLIC
 
 import sklearn_restrans
 
+PREFIX = "sklearn_restrans"
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -175,9 +176,9 @@ def test_documented_attributes_are_the_fitted_ones(name, seed):
 def all_examples() -> dict[str, doctest.DocTest]:
     """Every docstring with an example, private modules included."""
     finder, found = doctest.DocTestFinder(exclude_empty=True), {}
-    names = [info.name for info in pkgutil.iter_modules(sklearn_restrans.__path__)]
-    for name in ["", *names]:
-        module = importlib.import_module(f"sklearn_restrans.{name}".rstrip("."))
+    names = [info.name for info in pkgutil.walk_packages(sklearn_restrans.__path__, f"{PREFIX}.")]
+    for name in [PREFIX, *names]:
+        module = importlib.import_module(name)
         found.update({test.name: test for test in finder.find(module) if test.examples})
     return found
 

@@ -131,7 +131,8 @@ class BetaPath:
 
         curves = {f"{beta:g}": row.dropna() for beta, row in self.losses().iterrows()}
         ax = ConvergenceDisplay(curves).plot(ax).ax_
-        ax.legend(title="beta")
+        if len(curves) <= 10:  # longer legends stand beside the axes
+            ax.legend(title="beta")
         return ax
 
     def __repr__(self):

@@ -151,7 +151,7 @@ def private_imports(text):
 def test_private_parts_reach_a_benchmark_through_common_only(name):
     """So that a change inside the package is followed in one file."""
     assert private_imports((BENCHMARKS / f"{name}.py").read_text(encoding="utf-8")) == []
-    assert private_imports("from sklearn_restrans._core import f") == ["sklearn_restrans._core"]
+    assert private_imports("from sklearn_restrans._model import f") == ["sklearn_restrans._model"]
 
 
 def test_a_missed_target_is_a_sentence_and_a_met_one_is_none(common, tmp_path, capsys):

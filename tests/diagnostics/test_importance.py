@@ -91,7 +91,7 @@ def test_bad_input_is_named():
         ({"n_repeats": None}, "n_repeats must be an integer >= 1, got None"),
         ({"max_samples": 1}, "max_samples must be an integer >= 2, got 1"),
         ({"max_samples": 0.5}, "max_samples must be an integer >= 2, got 0.5"),
-        ({"scoring": "nonsense"}, "scoring='nonsense' is no score of scikit-learn"),
+        ({"scoring": "nonsense"}, "scoring='nonsense' is not a score of scikit-learn"),
         ({"scoring": ["r2"]}, r"scoring must be one score, .* got \['r2'\]"),
         ({"scoring": 3}, "scoring must be one score, .* got 3"),
     ],

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from smallmodels import SAME, SMALL
-from test_core import reference_sequence
-from test_fast import output_and_gradients, random_model
+from test_shortcuts import output_and_gradients, random_model
+from test_transformer import reference_sequence
 
 from sklearn_restrans import ResidualTransformerClassifier, ResidualTransformerRegressor
 from sklearn_restrans._data.batches import TrainingSet

@@ -227,8 +227,8 @@ def test_betas_may_come_in_any_list(betas):
         ({"cv": GroupKFold(2)}, "groups"),
         ({"cv": [3]}, "cv: fold 0 must be a pair .* got 3"),
         ({"cv": [(range(9), range(70, 90))]}, "test of fold 0 names the rows 70 to 89"),
-        ({"cv": 2, "scoring": "nonsense"}, "scoring='nonsense' is no score of scikit-learn"),
-        ({"scoring": "nonsense"}, "scoring='nonsense' is no score of scikit-learn"),
+        ({"cv": 2, "scoring": "nonsense"}, "scoring='nonsense' is not a score of scikit-learn"),
+        ({"scoring": "nonsense"}, "scoring='nonsense' is not a score of scikit-learn"),
         (
             {"estimator": regressor(random_state=2**32 - 1), "n_seeds": 2},
             "random_state=4294967295 and the 1 seeds after it .*: pass a smaller random_state",

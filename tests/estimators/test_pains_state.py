@@ -28,7 +28,7 @@ from sklearn_restrans import (
     ResidualTransformerRegressor,
 )
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 # -- chance and the caller's state -----------------------------------------------------------------
