@@ -136,9 +136,9 @@ def test_scorers_are_pickled(data, scorer):
 def test_another_estimator_is_refused_by_name(data):
     with pytest.raises(ValueError, match="has no conditioning_: Ridge is not fitted"):
         SCORERS["sigma_min"](Ridge().fit(*data))
-    with pytest.raises(ValueError, match="has no convergence_ in ResidualTransformerRegressor"):
+    with pytest.raises(ValueError, match="has no convergence_: ResidualTransformerRegressor is not fitted"):
         SCORERS["rate"](small())
-    with pytest.raises(ValueError, match="has no convergence_ in Pipeline"):
+    with pytest.raises(ValueError, match="has no convergence_: Pipeline is not fitted"):
         SCORERS["rate"](make_pipeline(StandardScaler(), Ridge()).fit(*data))
 
 
