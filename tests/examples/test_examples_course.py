@@ -13,7 +13,6 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LESSONS = {path.stem: path for path in sorted(EXAMPLES.glob("*.py")) if path.stem != "_shared"}
 PACKAGE = "sklearn_restrans"
-# Public names that are not in __all__ yet: LayerTrace is what conditioning_from_traces takes.
 
 
 def imported(tree):
