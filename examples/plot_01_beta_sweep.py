@@ -79,7 +79,6 @@ def fit_sgd(beta):
         solver="sgd",
         learning_rate_init=SGD_STEP,
         init="zero_unembedding",
-        positions="learned",  # of full rank at the start, as the paper's weights are
         max_iter=epochs,
         tol=0,
         random_state=0,
@@ -102,9 +101,7 @@ for beta, model in zip(BETAS, fits, strict=True):
 # Forecast: AdamW in a grid search over time-ordered folds. The scorers record the conditioning of
 # every candidate's attention output.
 search = GridSearchCV(
-    ResidualTransformerRegressor(
-        positions="learned", weight_decay=0.0, max_iter=3 if args.quick else 6, random_state=0
-    ),
+    ResidualTransformerRegressor(max_iter=3 if args.quick else 6, random_state=0),
     {"residual_beta": BETAS},
     cv=TimeSeriesSplit(3, gap=HORIZON),
     refit=False,

@@ -54,7 +54,6 @@ model = ResidualTransformerRegressor(
     solver="sgd",
     learning_rate_init=SGD_STEP,
     init="zero_unembedding",
-    positions="learned",  # of full rank at the start, as the paper's weights are
     max_iter=n_epochs,
     tol=0,
     random_state=0,
