@@ -43,7 +43,6 @@ def model(beta=1.0):
         d_model=24,
         d_ff=96,
         readout="last",
-        positions="learned",  # of full rank at the start, as the paper's weights are
         solver="gd",
         learning_rate_init="auto",
         max_iter=n_steps,
