@@ -4,6 +4,7 @@ from ._data.windows import SequenceView
 from ._estimators.classifier import ResidualTransformerClassifier
 from ._estimators.ensemble import SeedEnsembleClassifier, SeedEnsembleRegressor
 from ._estimators.regressor import ResidualTransformerRegressor
+from ._moved import register_old_names
 from .conditioning import Conditioning, measure_conditioning
 from .convergence import (
     Convergence,
@@ -27,6 +28,8 @@ from .model_selection import (
 )
 from .plotting import BetaPathDisplay, ConvergenceDisplay, SpectrumDisplay
 from .text import SequenceVectorizer
+
+register_old_names(__name__)
 
 __version__ = "0.1.0.dev0"
 

@@ -25,6 +25,7 @@ PACKAGE = Path(sklearn_restrans.__file__).parent
 ROOMS = {
     "_compat": set(),
     "_model": set(),
+    "_moved": set(),
     "_validation": set(),
     "exceptions": set(),
     "_data": {"_compat", "_validation"},
@@ -44,6 +45,7 @@ ROOMS = {
     "__init__": {
         "_data",
         "_estimators",
+        "_moved",
         "conditioning",
         "convergence",
         "diagnostics",
