@@ -16,8 +16,8 @@ class _MovedModule(ModuleType):
         place = _OLD_ELSEWHERE.get(self.__name__.rpartition(".")[2], "sklearn_restrans")
         raise ImportError(
             f"{self.__name__}.{name} has moved: import it from {place}. A pickle that asks for it "
-            "was made by an earlier version, whose fitted models this one cannot read: load it with "
-            "that version, or fit again."
+            "was made by an earlier version, whose fitted models this one cannot read: load it "
+            "with that version, or fit again."
         )
 
 
