@@ -1,10 +1,10 @@
 """Transformers with a residual coefficient beta, as scikit-learn estimators."""
 
+from . import _moved as _moved  # makes the old module names end in a sentence
 from ._data.windows import SequenceView
 from ._estimators.classifier import ResidualTransformerClassifier
 from ._estimators.ensemble import SeedEnsembleClassifier, SeedEnsembleRegressor
 from ._estimators.regressor import ResidualTransformerRegressor
-from ._moved import register_old_names
 from .conditioning import Conditioning, measure_conditioning
 from .convergence import (
     Convergence,
@@ -28,8 +28,6 @@ from .model_selection import (
 )
 from .plotting import BetaPathDisplay, ConvergenceDisplay, SpectrumDisplay
 from .text import SequenceVectorizer
-
-register_old_names(__name__)
 
 __version__ = "0.1.0.dev0"
 

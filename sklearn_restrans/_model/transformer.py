@@ -139,7 +139,7 @@ class Layer(nn.Module):
     def add_residual(self, attention: Tensor, x: Tensor, beta: Tensor) -> Tensor:
         """Z with dropout on Attn(X) while training, normalised for norm="post"."""
         # NOTE[DIFF] dropout; the paper has none. It stands on Attn(X) and on phi(Z W_1) only, so
-        # that averaging over tokens still commutes with W_2 (see _fast.py).
+        # that averaging over tokens still commutes with W_2 (see `shortcuts`).
         attention = dropout(attention, self.arch.dropout, self.training)
         return self.closed(self.residual(attention, x, beta), "norm_1")
 
