@@ -1,7 +1,7 @@
 """PL constants and tangent kernel of a model on its training set, in float64.
 
-An `objective` (:class:`._training.descent.Objective`) holds a model, the squared error, and a training set.
-Its Phi is s/2 sum_i w_i ||F_i - Y_i||^2 with s = 2 / (N c) and weights w of mean 1.
+An `objective` (:class:`._training.descent.Objective`) holds a model, the squared error, and a
+training set. Its Phi is s/2 sum_i w_i ||F_i - Y_i||^2 with s = 2 / (N c) and weights w of mean 1.
 """
 
 from __future__ import annotations
