@@ -6,7 +6,7 @@ import pytest
 import torch
 from coremodels import MASKS, N, T, architecture, random_input, random_model
 
-from sklearn_restrans._model.candidates import stack, unstack
+from sklearn_restrans._model.candidates import copy_to, select, stack, unstack
 
 
 def candidates(seed, **changes):
@@ -68,3 +68,32 @@ def test_every_candidate_may_have_its_own_mask(seed):
     expected = torch.stack([model(x, mask) for model, mask in zip(models, masks, strict=True)])
     output = stacked(x, torch.stack(masks))
     torch.testing.assert_close(output, expected, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_selected_candidates_are_those_models_and_copies(positions, seed):
+    models = candidates(seed, positions=positions)
+    stacked = stack(models)
+    chosen = select(stacked, torch.tensor([2, 0]))
+    assert chosen.arch.n_candidates == 2
+    for k, own in zip((2, 0), unstack(chosen), strict=True):
+        for name, value in models[k].state_dict().items():
+            assert torch.equal(own.state_dict()[name], value), name
+    with torch.no_grad():
+        chosen.W_U.zero_()
+    assert stacked.W_U[2].any() and stacked.W_U[0].any()
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_weights_are_copied_back_into_the_models_that_were_stacked(positions, seed):
+    models = candidates(seed, positions=positions)
+    stacked = stack(models)
+    with torch.no_grad():
+        for weight in stacked.parameters():
+            weight.mul_(2.0)
+    before = [model.W_U for model in models]
+    copy_to(stacked, models)
+    for k, (model, W_U) in enumerate(zip(models, before, strict=True)):
+        assert model.W_U is W_U, "in place: an optimiser keeps its parameters"
+        for name, weight in model.named_parameters():
+            assert torch.equal(weight, dict(stacked.named_parameters())[name][k]), name
