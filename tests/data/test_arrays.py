@@ -50,9 +50,7 @@ def test_rows_of_one_length_and_what_has_no_rows_pass(X):
 
 def test_a_mask_that_would_be_lost_is_refused_with_the_way_out():
     masked = np.ma.masked_greater(np.arange(6.0), 3)
-    with pytest.raises(
-        ValueError, match=r"y is an array with 2 masked .* lost; pass y.filled\(0\)"
-    ):
+    with pytest.raises(ValueError, match=r"y is an array with 2 masked .*; pass y.filled\(0\)"):
         refuse_masked(masked, "y", "filled(0)")
     for plain in (np.ma.array([1.0]), np.arange(3), [1, 2]):
         refuse_masked(plain, "y", "filled(0)")

@@ -43,10 +43,10 @@ def test_what_was_learnt_is_what_a_later_x_is_held_against(kind):
 def test_rows_and_sequences_are_not_taken_for_each_other(learnt):
     X, settings = KINDS[learnt]
     spec, _ = learn_inputs(model(**settings), X)
-    with pytest.raises(ValueError, match="3-D array or SequenceView.* was fitted on a 2-D"):
+    with pytest.raises(ValueError, match=r"3-D array or SequenceView.* was fitted on a 2-D"):
         spec.check(KINDS["sequence"][0])
     of_sequences, _ = learn_inputs(model(), KINDS["sequence"][0])
-    with pytest.raises(ValueError, match="X is a 2-D table, but .* was fitted on a 3-D array"):
+    with pytest.raises(ValueError, match=r"X is a 2-D table, but .* was fitted on a 3-D array"):
         of_sequences.check(TABLE)
 
 
@@ -68,9 +68,9 @@ def test_names_of_columns_belong_to_the_spec():
 
 def test_a_view_keeps_its_spacing_and_its_length():
     spec, _ = learn_inputs(model(), SequenceView(TABLE, [6, 7], 3, dilation=2))
-    with pytest.raises(ValueError, match="dilation=1, but .* was fitted on dilation=2"):
+    with pytest.raises(ValueError, match=r"dilation=1, but .* was fitted on dilation=2"):
         spec.check(SequenceView(TABLE, [6, 7], 3))
-    with pytest.raises(ValueError, match="sequences of 4 tokens, but .* was fitted on 3"):
+    with pytest.raises(ValueError, match=r"sequences of 4 tokens, but .* was fitted on 3"):
         spec.check(SequenceView(TABLE, [6, 7], 4, dilation=2))
 
 

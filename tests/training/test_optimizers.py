@@ -19,9 +19,15 @@ from loops import (
 from skorch.callbacks import Callback
 
 from sklearn_restrans._model.architecture import Architecture
+from sklearn_restrans._model.candidates import stack, unstack
 from sklearn_restrans._model.initialization import reset_parameters
 from sklearn_restrans._model.transformer import ResidualTransformer
-from sklearn_restrans._training.optimizers import make_optimizer, take_step
+from sklearn_restrans._training.optimizers import (
+    PerCandidate,
+    make_optimizer,
+    make_schedule,
+    take_step,
+)
 
 
 def test_a_rare_token_moves_by_a_few_steps():
@@ -88,3 +94,60 @@ def test_one_cycle_starts_anew_when_training_goes_on(seed):
     run(net, data, 3)
     np.testing.assert_allclose(net.history[3:, "learning_rate"], first, rtol=1e-15)
     assert first[-1] != SETTINGS["learning_rate"]
+
+
+def with_gradients(module, seed):
+    """The same random gradients for every call with an equal seed."""
+    generator = torch.Generator().manual_seed(seed)
+    for weight in module.parameters():
+        weight.grad = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_a_step_without_torchs_bookkeeping_is_torchs_step(scheduled, seed):
+    """take_step calls the fused kernel itself from the second step on."""
+    ours, theirs = make_module(seed), make_module(seed)
+    optimizers = [make_optimizer(module, "adamw", 1e-2, 0.3) for module in (ours, theirs)]
+    kind = "one_cycle" if scheduled else "constant"
+    schedules = [make_schedule(optimizer, kind, 1e-2, 6) for optimizer in optimizers]
+    for step in range(6):
+        for module in (ours, theirs):
+            with_gradients(module, seed + step)
+        rate = optimizers[1].param_groups[0]["lr"]
+        assert take_step(optimizers[0], schedules[0]) == rate
+        optimizers[1].step()
+        if scheduled:
+            schedules[1].step()
+    assert_equal_weights(ours, theirs, 0.0)
+
+
+@pytest.mark.parametrize("solver", ["adamw", "adam", "sgd"])
+def test_every_candidate_has_the_step_and_the_decay_of_its_own(solver, seed):
+    rates, decays = np.array([1e-2, 1e-3, 0.0]), np.array([0.0, 0.3, 0.1])
+    modules = [make_module(seed + k) for k in range(3)]
+    stacked = stack(modules)
+    together = PerCandidate(stacked, solver, rates, decays)
+    alone = [
+        make_optimizer(module, solver, lr, decay)
+        for module, lr, decay in zip(modules, rates, decays, strict=True)
+    ]
+    for step in range(5):
+        with_gradients(stacked, seed + step)
+        for k, (module, optimizer) in enumerate(zip(modules, alone, strict=True)):
+            pairs = zip(module.parameters(), stacked.parameters(), strict=True)
+            for weight, of_all in pairs:
+                weight.grad = of_all.grad[k].clone()
+            optimizer.step()
+        together.step()
+    for module, own in zip(modules, unstack(stacked), strict=True):
+        assert_equal_weights(own, module)
+
+
+def test_matrices_decay_and_nothing_else_does():
+    module = make_module(learn_beta=True)
+    decaying, still = make_optimizer(module, "adamw", 1e-2, 0.3).param_groups
+    names = {weight: name.rpartition(".")[2] for name, weight in module.named_parameters()}
+    assert {names[weight][:2] for weight in decaying["params"]} == {"W_"}
+    expected = {"beta", "positions", "b_1", "b_2", "b_U", "gain", "shift"}
+    assert {names[weight] for weight in still["params"]} == expected
+    assert (decaying["weight_decay"], still["weight_decay"]) == (0.3, 0.0)

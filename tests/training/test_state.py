@@ -7,7 +7,7 @@ import pytest
 import torch
 from loops import SETTINGS, assert_equal_weights, fitted, make_data, make_module, make_net, run
 
-from sklearn_restrans._training.state import net_state, restore_net
+from sklearn_restrans._training.state import continue_net, net_state, restore_net
 
 
 def plain_leaves(value):
@@ -59,3 +59,23 @@ def test_a_saved_state_is_a_copy_in_both_directions(seed):
     assert pickle.dumps(state) == before, "the net still writes into the saved state"
     run(other, data, 2)
     assert pickle.dumps(state) == before, "the restored net writes into the saved state"
+
+
+@pytest.mark.parametrize("solver", ["adamw", "sgd"])
+def test_a_net_that_goes_on_takes_weights_and_moments_and_keeps_its_own_settings(solver, seed):
+    """Moments belong to a solver: another one starts without them."""
+    data = make_data(64, seed)
+    old = fitted(data, 3)
+    own = SETTINGS | {"solver": solver, "learning_rate": 1e-3, "weight_decay": 0.0}
+    module = make_module(seed + 1)
+    module.beta.fill_(0.25)
+    net = continue_net(make_net(module, "squared_error", own), old)
+    for name, value in old.module_.state_dict().items():
+        expected = torch.full_like(value, 0.25) if name == "beta" else value
+        assert torch.equal(net.module_.state_dict()[name], expected), name
+    assert [group["lr"] for group in net.optimizer_.param_groups] == [1e-3, 1e-3]
+    assert net.optimizer_.param_groups[0]["weight_decay"] == 0.0
+    assert bool(net.optimizer_.state) == (solver == "adamw")
+    assert net.history.to_list() == old.history.to_list()
+    run(net, data, 1)
+    assert (len(net.history), len(old.history)) == (4, 3)
