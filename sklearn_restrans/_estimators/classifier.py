@@ -10,7 +10,8 @@ from sklearn.metrics import accuracy_score
 from .._compat import StrOptions
 from .._data.targets import ClassTargets, checked_labels, weigh_classes
 from .base import GivenBeta, ResidualTransformerBase
-from .parameters import OF_CLASSIFIERS, declared, parameter
+from .declaration import declared, parameter
+from .parameters import OF_CLASSIFIERS
 
 __all__ = ["ResidualClassifier", "ResidualTransformerClassifier"]
 

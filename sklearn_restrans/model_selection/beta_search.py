@@ -10,7 +10,8 @@ from .._compat import _fit_context
 from .._estimators.base import forget
 from .._estimators.candidates import fit_estimator
 from .._estimators.classifier import ResidualClassifier, ResidualTransformerClassifier
-from .._estimators.parameters import OF_CLASSIFIERS, OF_SEARCHES, SearchParameters, declared
+from .._estimators.declaration import declared
+from .._estimators.parameters import OF_CLASSIFIERS, OF_SEARCHES, SearchParameters
 from .._estimators.regressor import ResidualRegressor, ResidualTransformerRegressor
 from .beta_path import residual_beta_path
 
