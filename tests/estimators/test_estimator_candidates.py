@@ -1,12 +1,18 @@
-"""Many candidates on one problem: how they are grouped, and why they are trained apart."""
+"""Many candidates on one problem: how they are grouped, and that each is the fit by itself."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from pathdata import BETAS, assert_path_is_separate_fits, regressor, sequences, watch_groups
+from pathdata import assert_path_is_separate_fits, regressor, sequences, watch_groups
 
-from sklearn_restrans import residual_beta_path
+from sklearn_restrans import DivergenceError, residual_beta_path
 from sklearn_restrans._estimators import candidates
+from sklearn_restrans._estimators.fitting import Trained, fit_problem
+from sklearn_restrans._estimators.parameters import beta_matrix
+from sklearn_restrans._estimators.preparation import prepare, training_settings
+from sklearn_restrans._training.stack import Failed
 
 
 @pytest.fixture
@@ -57,7 +63,53 @@ def test_on_cuda_memory_is_the_budget(monkeypatch):
     assert candidates._budget(torch.device("cpu")) == candidates._GROUP_BYTES
 
 
-@pytest.fixture(scope="module")
-def path():
+# ---- trained together ----------------------------------------------------------------------------
+
+
+def candidate(model, problem, beta, seed, **changes):
+    settings = replace(training_settings(model, problem), **changes)
+    return candidates.Candidate(beta_matrix(beta, model.n_layers), seed, settings)
+
+
+def test_candidates_of_one_problem_are_the_fits_of_each():
+    X, y = sequences(padded=True)
+    model = regressor()
+    problem = prepare(model, X, y)
+    several = [candidate(model, problem, beta, seed) for beta, seed in ((0, 1), (0.5, 2), (2, 1))]
+    outcomes = candidates.fit_candidates(problem, several)
+    for one, trained in zip(several, outcomes, strict=True):
+        alone = fit_problem(problem, one.settings, one.beta, one.seed)
+        assert isinstance(trained, Trained) and trained.best_epoch == alone.best_epoch
+        pairs = zip(trained.net.module_.parameters(), alone.net.module_.parameters(), strict=True)
+        for weight, expected in pairs:
+            torch.testing.assert_close(weight, expected, rtol=0, atol=1e-12)
+        assert "stop_rule" not in dict(trained.net.callbacks_)
+        assert trained.net.valid_set_ is None, "a net keeps nothing of the data"
+
+
+@pytest.mark.parametrize("n_good", [0, 1])
+def test_a_candidate_that_diverges_is_recorded_as_failed(n_good):
+    """At any place: on its own, or beside one that trains to its end."""
     X, y = sequences()
-    return residual_beta_path(X, y, BETAS, estimator=regressor(max_iter=4), n_seeds=2, cv=2)
+    model = regressor(solver="sgd", learning_rate="constant")
+    problem = prepare(model, X, y)
+    bad = candidate(model, problem, 1.0, 0, learning_rate=1e200)
+    good = [candidate(model, problem, 1.0, 0, learning_rate=1e-3)] * n_good
+    failed, *others = candidates.fit_candidates(problem, [bad, *good])
+    assert isinstance(failed, Failed) and isinstance(failed.error, DivergenceError)
+    assert [type(one) for one in others] == [Trained] * n_good
+
+
+def test_estimators_that_diverge_stay_unfitted():
+    X, y = sequences()
+    models = [
+        regressor(solver="sgd", learning_rate="constant", learning_rate_init=step)
+        for step in (1e-3, 1e200)
+    ]
+    errors, seconds = candidates.fit_estimators(models, X, y)
+    assert errors[0] is None and isinstance(errors[1], DivergenceError) and seconds > 0
+    assert hasattr(models[0], "net_") and not hasattr(models[1], "net_")
+
+
+def test_the_parameters_that_may_differ_are_parameters():
+    assert set(candidates.STACKABLE) <= regressor().get_params().keys()

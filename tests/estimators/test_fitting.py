@@ -1,4 +1,4 @@
-"""What happens during a fit: validation, warm start, failure, callbacks."""
+"""What happens during a fit: validation, going on, failure, callbacks."""
 
 import numpy as np
 import pandas as pd
@@ -6,10 +6,13 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from skorch.callbacks import Callback, Checkpoint, EarlyStopping, EpochScoring, GradientNormClipping
-from smallmodels import ESTIMATORS, SAME, SMALL, Recorder, outputs, table
+from skorch.callbacks import Checkpoint, EarlyStopping, EpochScoring, GradientNormClipping
+from smallmodels import ESTIMATORS, SAME, SMALL, Interrupt, Recorder, outputs, table
 
-from sklearn_restrans import DivergenceError
+from sklearn_restrans import DivergenceError, ResidualTransformerRegressor
+from sklearn_restrans._estimators.fitting import fit_problem, new_module
+from sklearn_restrans._estimators.preparation import prepare, training_settings
+from sklearn_restrans._model.transformer import sinusoidal
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -27,6 +30,42 @@ def test_given_validation_rows_are_scored_and_not_trained_on(estimator):
     hasty = clone(patient).set_params(early_stopping=True)
     n_iter = [m.fit(X[:40], y[:40], X_val=X[40:], y_val=y[40:]).n_iter_ for m in (patient, hasty)]
     assert n_iter == [12, 2]
+
+
+# -- one training ----------------------------------------------------------------------------------
+
+
+def problem_of(model, n=60):
+    X, y = table(type(model), n)
+    problem = prepare(model, X, y)
+    return problem, training_settings(model, problem)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_beta_and_positions_are_exact_in_the_type_of_the_weights(dtype):
+    """A detour over float32 would change beta = 0.3 in its eighth digit."""
+    model = ResidualTransformerRegressor(dtype=dtype, positions="sinusoidal", **SMALL)
+    problem, settings = problem_of(model)
+    beta = np.array([[0.3, 0.7]])
+    module = new_module(problem, settings.init, beta, torch.Generator().manual_seed(0))
+    exact = getattr(torch, dtype)
+    assert module.W_in.dtype == exact
+    assert torch.equal(module.beta, torch.as_tensor(beta).to(exact))
+    assert torch.equal(module.positions, sinusoidal(4, 8).to(exact))
+
+
+def test_a_training_leaves_a_net_without_the_data_and_the_hooks():
+    model = ResidualTransformerRegressor(conditioning_interval=2, **SMALL)
+    problem, settings = problem_of(model)
+    user = Recorder()
+    trained = fit_problem(problem, settings, np.ones((1, 2)), 0, (user,))
+    assert trained.best_epoch == len(trained.net.history) == user.epochs_ == 3
+    assert trained.conditioning.epochs.tolist() == [0, 2, 3]
+    assert [epoch for epoch, *_ in trained.gradients] == [0, 2, 3]
+    assert user in dict(trained.net.callbacks_).values()
+    assert not {"stop_rule", "conditioning"} & dict(trained.net.callbacks_).keys()
+    net = trained.net
+    assert net.generator_ is None and net.valid_set_ is None and net.descent_ is None
 
 
 # -- warm start ----------------------------------------------------------------------------------
@@ -95,10 +134,6 @@ def test_warm_start_may_begin_or_end_validation(estimator):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_warm_fit_that_fails_leaves_the_model_as_it_was(estimator):
     X, y = table(estimator)
-
-    class Interrupt(Callback):
-        def on_epoch_end(self, net, **kwargs):
-            raise KeyboardInterrupt
 
     model = estimator(warm_start=True, dropout=0.3, **SMALL).fit(X, y)
     before, n_iter = outputs(model, X), model.n_iter_

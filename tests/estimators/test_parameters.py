@@ -9,6 +9,12 @@ from sklearn.base import clone
 from smallmodels import ESTIMATORS, SAME, SMALL, Recorder, outputs, table
 
 from sklearn_restrans import ResidualTransformerRegressor
+from sklearn_restrans._estimators.parameters import (
+    beta_matrix,
+    check_parameters,
+    check_step,
+    draw_seed,
+)
 from sklearn_restrans._training import prediction
 
 
@@ -229,3 +235,39 @@ def test_threads_beyond_reason_are_refused(estimator):
     X, y = table(estimator)
     with pytest.raises(ValueError, match=r"n_threads.*\[1, 1024\]"):
         estimator(n_threads=10**9, **SMALL).fit(X, y)
+
+
+# -- what parameters mean together ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [2, (2.0, 2.0), [[2, 2], [2, 2]], np.full((2, 2), 2)])
+def test_every_form_of_beta_is_one_matrix(value):
+    found = beta_matrix(value, 2)
+    np.testing.assert_array_equal(found, np.full((2, 2), 2.0))
+    found[:] = 0
+    np.testing.assert_array_equal(beta_matrix(value, 2), np.full((2, 2), 2.0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"solver": "adamw", "learning_rate_init": "auto"}, "a step for solver='gd' or 'sgd'"),
+        ({"solver": "gd", "dropout": 0.1}, "dropout must be 0, got 0.1"),
+        ({"solver": "gd", "weight_decay": 0.3}, "weight_decay must be 0, got 0.3"),
+        ({"solver": "gd", "learning_rate": "one_cycle"}, "'one_cycle' is for the other solvers"),
+    ],
+)
+def test_a_step_that_the_solver_does_not_take_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        check_step(ResidualTransformerRegressor(**settings))
+    with pytest.raises(ValueError, match=message):
+        check_parameters(ResidualTransformerRegressor(**settings))
+
+
+def test_seeds_of_every_kind_leave_the_global_generator_alone():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002  the legacy generator is the global one
+    assert draw_seed(3) == draw_seed(3) != draw_seed(4)
+    assert len({draw_seed(None) for _ in range(20)}) == 20
+    generator = np.random.RandomState(3)
+    assert draw_seed(generator) == draw_seed(3) != draw_seed(generator)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
