@@ -239,15 +239,16 @@ class RunParameters:
         None,
         "int",
         [_AT_LEAST_1, None],
-        "Record the conditioning every so many epochs; None: before the first and after the last.",
+        "Epochs from one record of the conditioning to the next; None records it before the first "
+        "and after the last epoch only.",
     )
     conditioning_samples: int | str = parameter(
         "auto",
         'int or "auto"',
         [_AT_LEAST_1, StrOptions({"auto"})],
         "Training sequences in the fixed probe set of ``conditioning_`` and of the gradients of "
-        '``convergence_``. "auto" draws 64 of them for the gradients, and measures the '
-        "conditioning of as many of these as hold 1,024 tokens together, at least 16.",
+        '``convergence_``. "auto" draws 64 sequences for the gradients, and measures the '
+        "conditioning on part of them: 1,024 tokens in total, but at least 16 sequences.",
     )
     device: str = parameter(
         "auto",
@@ -265,7 +266,7 @@ class RunParameters:
     n_threads: int | None = parameter(
         1,
         "int",
-        # Room for threads that do not exist is taken too, and the process ends where it runs out.
+        # Each thread takes memory, whether a core runs it or not; without it the process is killed.
         [Interval(Integral, 1, 1024, closed="both"), None],
         "Torch threads during fit and predict; None leaves the caller's setting. Models of this "
         "size gain little from a second thread, and two that share a core with another process "
@@ -349,7 +350,7 @@ def beta_matrix(value, n_layers):
 
 
 def check_step(estimator):
-    """The step size, or "auto"; refuses what the solver does not take beside it."""
+    """The step size, or "auto"; refuses settings that do not go with the solver."""
     if estimator.learning_rate_init == "auto" and estimator.solver not in ("gd", "sgd"):
         raise ValueError(
             "learning_rate_init='auto' is 1 / curvature, a step for solver='gd' or 'sgd'; "

@@ -179,8 +179,8 @@ def _results(path):
     """GridSearchCV-shaped table of a path, with conditioning and convergence beside the scores."""
     frame = path.to_frame()
     grouped = frame.groupby("beta", sort=False)
-    # Rows go by beta, then seed, then fold. A fit that diverged has no score: its beta is not to be
-    # chosen, so no nanmean here.
+    # Rows are ordered by beta, then seed, then fold. A fit that diverged has the score NaN, and a
+    # plain mean keeps it, so that its beta is not chosen.
     shape = len(path.betas), -1, frame["fold"].nunique()
     scores = frame["score"].to_numpy().reshape(shape).mean(axis=1)
     mean = scores.mean(axis=1)

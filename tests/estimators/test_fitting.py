@@ -208,8 +208,8 @@ def test_skorch_callbacks_that_act_on_training_work(estimator):
         (print, TypeError, "callbacks must hold skorch callbacks, got <built-in function print>"),
         (EpochScoring("r2"), ValueError, "EpochScoring.*pass X_val and y_val"),
         (("mine", EpochScoring), ValueError, "EpochScoring.*pass X_val and y_val"),
-        (EarlyStopping(), ValueError, "EarlyStopping did not find.*valid_loss.*train_loss"),
-        (Checkpoint(), ValueError, "Checkpoint did not find.*valid_loss.*pass validation data"),
+        (EarlyStopping(), ValueError, "EarlyStopping reads an entry.*valid_loss.*train_loss"),
+        (Checkpoint(), ValueError, "Checkpoint reads an entry.*valid_loss.*pass validation data"),
     ],
 )
 def test_callbacks_that_cannot_work_are_refused(estimator, callback, error, message):

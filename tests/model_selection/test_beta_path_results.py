@@ -177,7 +177,7 @@ def test_betas_may_come_in_any_list(betas):
             {"estimator": regressor(random_state=2**32 - 1), "n_seeds": 2},
             "random_state=4294967295 and the 1 seeds after it .*: pass a smaller random_state",
         ),
-        ({"segments": np.zeros(N)}, "segments has a meaning for window=... only"),
+        ({"segments": np.zeros(N)}, "segments is used with window=... only"),
     ],
 )
 def test_other_bad_arguments_are_refused_in_words(arguments, said):
