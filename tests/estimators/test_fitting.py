@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from skorch.callbacks import Checkpoint, EarlyStopping, EpochScoring, GradientNormClipping
+from skorch.callbacks import Checkpoint, EarlyStopping, GradientNormClipping
 from smallmodels import ESTIMATORS, SAME, SMALL, Interrupt, Recorder, outputs, table
 
 from sklearn_restrans import DivergenceError, ResidualTransformerRegressor
@@ -203,16 +203,13 @@ def test_skorch_callbacks_that_act_on_training_work(estimator):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize(
-    ("callback", "error", "message"),
+    ("callback", "message"),
     [
-        (print, TypeError, "callbacks must hold skorch callbacks, got <built-in function print>"),
-        (EpochScoring("r2"), ValueError, "EpochScoring.*pass X_val and y_val"),
-        (("mine", EpochScoring), ValueError, "EpochScoring.*pass X_val and y_val"),
-        (EarlyStopping(), ValueError, "EarlyStopping reads an entry.*valid_loss.*train_loss"),
-        (Checkpoint(), ValueError, "Checkpoint reads an entry.*valid_loss.*pass validation data"),
+        (EarlyStopping(), "EarlyStopping reads an entry.*valid_loss.*train_loss"),
+        (Checkpoint(), "Checkpoint reads an entry.*valid_loss.*pass validation data"),
     ],
 )
-def test_callbacks_that_cannot_work_are_refused(estimator, callback, error, message):
+def test_callbacks_that_read_a_validation_loss_need_one(estimator, callback, message):
     X, y = table(estimator)
-    with pytest.raises(error, match=message):
+    with pytest.raises(ValueError, match=message):
         estimator(callbacks=[callback], **SMALL).fit(X, y)

@@ -18,7 +18,6 @@ from loops import (
 from skorch.callbacks import Callback, EarlyStopping, EpochScoring
 
 from sklearn_restrans._training import net as net_module
-from sklearn_restrans._training.skorch_names import PrintLog
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1_000])
@@ -66,28 +65,22 @@ def test_early_stopping_of_skorch_ends_training_quietly():
     assert run(net, make_data(32), 50, valid=valid) == len(net.history) < 5
 
 
-def test_callbacks_that_need_the_batches_of_skorch_are_refused():
-    with pytest.raises(ValueError, match=r"EpochScoring, which needs .* X_val and y_val"):
-        make_net(make_module(), "squared_error", SETTINGS, [EpochScoring("r2")])
-    with pytest.raises(TypeError, match="callbacks must hold skorch callbacks, got 'log'"):
-        make_net(make_module(), "squared_error", SETTINGS, ["log"])
-
-
-def test_verbose_prints_one_line_an_epoch_and_silence_is_the_default(capsys, tmp_path):
-    data = make_data(32)
-    fitted(data, 3)
-    assert capsys.readouterr() == ("", "")
-    net = make_net(make_module(), "squared_error", SETTINGS | {"verbose": 1}, [("log", PrintLog())])
-    assert capsys.readouterr() == ("", "")
-    run(net, data, 3, valid=make_data(8, 1))
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + 3, "a head of two lines, then a line an epoch"
-    assert {"epoch", "train_loss", "valid_loss", "dur"} <= set(lines[0].split())
-    assert [int(line.split()[0]) for line in lines[2:]] == [1, 2, 3]
-
-
 def test_each_epoch_records_loss_rate_and_time():
     net = fitted(make_data(64), 2)
     row = net.history[-1]
     assert row.keys() >= {"epoch", "train_loss", "learning_rate", "dur"}
     assert row["epoch"] == 2 and row["learning_rate"] == SETTINGS["learning_rate"]
+
+
+@pytest.mark.parametrize(
+    ("callback", "error", "message"),
+    [
+        (print, TypeError, "callbacks must hold skorch callbacks, got <built-in function print>"),
+        ("log", TypeError, "callbacks must hold skorch callbacks, got 'log'"),
+        (EpochScoring("r2"), ValueError, r"EpochScoring, which needs .* X_val and y_val"),
+        (("mine", EpochScoring), ValueError, r"EpochScoring, which needs .* X_val and y_val"),
+    ],
+)
+def test_callbacks_that_cannot_work_are_refused(callback, error, message):
+    with pytest.raises(error, match=message):
+        make_net(make_module(), "squared_error", SETTINGS, [callback])
