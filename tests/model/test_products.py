@@ -25,7 +25,7 @@ def normal(*shape, seed=0):
 @pytest.mark.parametrize("products", [PLAIN, EVEN], ids=["plain", "even"])
 @pytest.mark.parametrize("width", [1, 3, 8, 13])
 def test_products_are_those_of_numpy(products, width, seed):
-    """Of one model, and of K with a weight each; widths that are no multiple of eight too."""
+    """Of one model, and of K with a weight each; also for widths that eight does not divide."""
     for lead in ((), (K,)):
         x, weight = normal(*lead, 5, 4, 6, seed=seed), normal(*lead, 6, width, seed=seed + 1)
         bias, rows = normal(*lead, width, seed=seed + 2), normal(*lead, 5, 3, 4, seed=seed + 3)

@@ -17,7 +17,7 @@ from sklearn_restrans._training.stopping import EpochHook
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_validation_loss_is_the_weighted_mean_loss(masked, weighted, seed):
-    """Of a part that is no multiple of the chunk, in eval mode, after the epoch's last step."""
+    """Of a part that chunks do not divide, in eval mode, after the epoch's last step."""
     train_part = make_data(40, seed)
     valid = make_data(2 * 256 + 5, seed + 1, masked=masked, weighted=weighted)
     net = make_net(make_module(seed, dropout=0.3), "squared_error", SETTINGS)

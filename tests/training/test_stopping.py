@@ -52,13 +52,13 @@ class Losses:
         ([3, 2, 2, 2, 2, 2], 3, 0.0, 5, 2),
         # a rise counts, a new minimum starts the count again
         ([3, 2, 4, 1, 4, 4, 4], 2, 0.0, 6, 4),
-        # progress smaller than tol is no progress, though its weights are the better ones
+        # a step smaller than tol does not count, though its weights are the better ones
         ([1.0, 0.9, 0.8, 0.7, 0.6], 2, 0.25, 3, 3),
         # tol is measured against the best loss so far: two small steps do not add up to one
         ([1.0, 0.9, 0.8, 0.1], 3, 0.25, 4, 4),
         # exactly tol is not more than tol
         ([1.0, 0.75, 0.5], 1, 0.25, 2, 2),
-        # falling back from a rise is no progress either
+        # nor does falling back from a rise
         ([1, 5, 4, 3, 2], 3, 0.0, 4, 1),
         # no patience, no stop
         ([1, 2, 3, 4, 5, 6], None, 0.0, 6, 1),
