@@ -181,7 +181,7 @@ def singular_values(matrix: Array | Iterable[Array], block_rows: int = BLOCK_ROW
         qr = (qr or StreamingQR(rows.shape[1], block_rows)).update(rows)
     if qr is None:
         raise ValueError(
-            "matrix is an empty sequence of blocks: pass an array or at least one block."
+            "matrix has no blocks: pass an array or at least one block."
         )
     return qr.singular_values()
 
