@@ -180,7 +180,7 @@ def singular_values(matrix: Array | Iterable[Array], block_rows: int = BLOCK_ROW
         rows = finite_real(block, "each block", ndim=2)
         qr = (qr or StreamingQR(rows.shape[1], block_rows)).update(rows)
     if qr is None:
-        raise ValueError("matrix holds no block: pass an array or at least one block.")
+        raise ValueError("matrix has no blocks: pass an array or at least one block.")
     return qr.singular_values()
 
 

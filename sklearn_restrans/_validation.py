@@ -20,7 +20,7 @@ def check_integer(name, value, least=1):
 
 
 def check_splits(cv, X, y, groups=None, *, classifier=False, **split):
-    """Folds as a list of pairs (train, test) of row numbers, or a sentence about what ``cv`` is."""
+    """Folds as a list of pairs (train, test) of row numbers; errors say what ``cv`` may be."""
     if isinstance(cv, type):
         raise TypeError(f"cv must be a splitter, got the class {cv.__name__}: add brackets.")
     if groups is not None:

@@ -4,7 +4,7 @@ __all__ = ["DivergenceError"]
 
 
 class DivergenceError(FloatingPointError):
-    """Training left the finite numbers.
+    """Training diverged: a loss, a weight or an output is not finite.
 
     Parameters
     ----------

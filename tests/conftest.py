@@ -83,5 +83,5 @@ def data_dir():
     if folder.is_dir():
         return folder
     # A name that leads nowhere is a mistake; no data beside the checkout is usual.
-    assert not named, f"{DATA} names {named}, which is no folder"
+    assert not named, f"{DATA} names {named}, which is not a folder"
     pytest.skip(f"no real data: set {DATA} to their folder")

@@ -157,7 +157,7 @@ def test_bad_input_is_refused_in_words():
         StreamingQR(2).update(np.ones((4, 3)))
     with pytest.raises(ValueError, match=r"2 dimensions, got shape \(3,\)"):
         singular_values([[1.0, 2.0, 3.0]])
-    with pytest.raises(ValueError, match="holds no block"):
+    with pytest.raises(ValueError, match="matrix has no blocks"):
         singular_values([])
     with pytest.raises(TypeError, match="real numbers, got dtype complex128"):
         singular_values(np.ones((2, 2), dtype=complex))

@@ -74,7 +74,9 @@ def constructor_faults(estimator: type[BaseEstimator]) -> list[str]:
     faults += [
         f"{name} is not stored as given" for name in given if stored.get(name) != given[name]
     ]
-    faults += [f"{name} is stored but is no parameter" for name in sorted(set(stored) - set(given))]
+    faults += [
+        f"{name} is stored but is not a parameter" for name in sorted(set(stored) - set(given))
+    ]
     return faults
 
 
@@ -155,7 +157,7 @@ class Storing(BaseEstimator):
         (Positional, "n_layers is not keyword-only"),
         (Converting, "works on its arguments"),
         (Copying, "residual_beta is not stored as given"),
-        (Storing, "cache is stored but is no parameter"),
+        (Storing, "cache is stored but is not a parameter"),
     ],
 )
 def test_a_bad_constructor_is_seen(estimator, fault):

@@ -35,7 +35,7 @@ def refuse_unequal_lengths(X):
 
 
 def refuse_masked(X, name, filled):
-    """Refuse masked entries, which `numpy.asarray` reads as if they were none."""
+    """Refuse masked entries, which `numpy.asarray` reads as ordinary values."""
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
             f"{name} is an array with {np.ma.count_masked(X)} masked entries, whose mask would be "

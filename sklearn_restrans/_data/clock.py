@@ -191,8 +191,8 @@ def _openings(times, long, slot):
     """Slots of the day, and of the week, at which sessions begin, and the rows that begin one.
 
     A session begins at a slot if long steps end there at least three times, in a quarter of the
-    days or half of the weeks that have a row there, and more often than by chance: so many of them
-    in any slot have a binomial probability below one in a thousand. Readings that are lost at
+    days or half of the weeks that have a row there, and more often than by chance: that many of
+    them in any slot have a binomial probability below one in a thousand. Readings that are lost at
     random are spread over all slots.
     """
     found, begins = [], np.zeros(len(times), dtype=bool)

@@ -49,7 +49,7 @@ class InputSpec:
     names : ndarray of str or None
         Names of the columns.
     n_tokens : int or None
-        Tokens of a sequence; of token ids the longest row that there are positions for.
+        Tokens of a sequence; for token ids, the longest row that has position vectors.
     window : int or None
         Rows of a window cut out of 2-D rows.
     spacing : int or None
@@ -57,9 +57,9 @@ class InputSpec:
     clock : Clock or None
         Which steps of the time stamps are gaps, of windows.
     known_ids : bool ndarray or None
-        Which token ids have a vector that training has met.
+        Which token ids training has seen.
     pretrained : bool
-        Whether the vectors of token ids were given.
+        Whether pretrained vectors of the token ids were given.
     """
 
     owner: str
@@ -86,7 +86,7 @@ class InputSpec:
         Raises
         ------
         ValueError
-            If X is of another kind or shape, or holds what cannot be read.
+            If X is of another kind or shape, or holds values that cannot be read.
         """
         if self.kind == "tokens":
             _refuse_time(None, segments)
@@ -95,7 +95,7 @@ class InputSpec:
         kind = _kind_of(X, self.window)
         if kind != self.kind and n_axes(X) > 1:  # fewer axes are refused by scikit-learn's check
             if kind == "sequence":
-                _read_sequences(X, self.owner)  # text in X is what must be said first
+                _read_sequences(X, self.owner)  # text in X is refused first, in words of its own
             raise ValueError(
                 f"X is a {_KINDS[kind]}, but {self.owner} was fitted on a {_KINDS[self.kind]}; "
                 "pass the same kind."
@@ -117,9 +117,9 @@ class InputSpec:
         beyond = met[met >= len(known)]
         if len(beyond) and not self.pretrained:
             warnings.warn(
-                f"warm_start=True goes on with vectors for the ids below {len(known)}: "
-                f"{len(beyond)} ids of X, such as {beyond[0]}, are taken for unknown. Fit first on "
-                "rows that hold the largest id, or set warm_start=False.",
+                f"warm_start=True continues with the vectors of the ids below {len(known)}: "
+                f"{len(beyond)} ids of X, such as {beyond[0]}, are treated as unknown. Fit first "
+                "on rows that hold the largest id, or set warm_start=False.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -158,10 +158,10 @@ class InputSpec:
                 )
 
     def _known(self, ids, X):
-        """Token ids (n, T), 0 after the last token of each row, no row without any.
+        """Token ids (n, T) with 0 after the last token of each row, which has at least one token.
 
-        A row of padding alone holds one unknown token, as an empty text does. Without pretrained
-        vectors, ids that fit did not see are unknown ones: no vector was learnt for them.
+        A row of padding alone becomes one unknown token, as an empty text does. Without pretrained
+        vectors, ids that fit did not see become unknown tokens: no vector was learnt for them.
         """
         self._check_names(X)
         n_ids = len(self.known_ids)
@@ -294,15 +294,15 @@ def _cut(rows, window, segments):
 def _refuse_time(window, segments):
     if window is not None or segments is not None:
         raise ValueError(
-            f"window={window} and segments are for 2-D rows in time order; token ids have none: "
-            "set window=None, and pass no segments."
+            f"window={window} and segments are for 2-D rows in time order, which token "
+            "ids are not: set window=None, and pass no segments."
         )
 
 
 def _refuse_segments(window, segments):
     if segments is not None and window is None:
         raise ValueError(
-            "segments has a meaning for window=... only; set window, or use SequenceView(..., "
+            "segments is used with window=... only; set window, or use SequenceView(..., "
             "segments=...)."
         )
 

@@ -117,13 +117,14 @@ class WindowSource:
         if self.windows is None:
             x = self.series[torch.as_tensor(np.maximum(index, first), device=self.series.device)]
         else:
-            # From the first row of the series on at least; rolled to where the window ends.
+            # A window that starts before row 0 of the series is read from row 0 here, and replaced
+            # row by row below.
             x = self.windows.index_select(0, starts.clamp(min=0))
             short = np.flatnonzero(index[:, 0] < 0)
             if len(short):
                 places = torch.as_tensor(np.maximum(index[short], 0), device=self.series.device)
                 x[torch.as_tensor(short, device=x.device)] = self.series[places]
-        # What stands before the start of a series is no value: masked, and zero to stay finite.
+        # Rows before the start of a series are masked, and zero so that products stay finite.
         return x * real[..., None], real
 
 

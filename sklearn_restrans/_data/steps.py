@@ -1,4 +1,4 @@
-"""The step between time stamps, by the clock or by the calendar, and the row so many steps away."""
+"""The step between time stamps, by the clock or by the calendar, and the rows some steps away."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ def usual_step(times):
 
 
 def as_offset(freq):
-    """A frequency as an offset of pandas, or a ValueError that says what is one."""
+    """A frequency as an offset of pandas; a ValueError gives examples of what it may be."""
     try:
         freq = pd.Timedelta(freq) if isinstance(freq, np.timedelta64) else freq
         step = pd.tseries.frequencies.to_offset(freq)
-        # A list of nothing and a missing time are accepted by pandas, and become no offset.
+        # pandas accepts an empty list and a missing time without making an offset of them.
         if not isinstance(step, pd.offsets.BaseOffset):
             raise TypeError("not an offset")
     except (TypeError, ValueError, AttributeError) as error:

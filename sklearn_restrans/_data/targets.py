@@ -27,7 +27,7 @@ class RegressionTargets:
     n_axes: int
     scaler: Scaler
 
-    # Splits keep no proportions.
+    # Rows are drawn whatever their targets are.
     stratified = False
 
     @staticmethod
@@ -58,7 +58,7 @@ class RegressionTargets:
         return len(self.scaler.mean)
 
     def check(self, y, owner):
-        """A validated y with as many columns as that of fit."""
+        """A validated y with the number of columns that fit saw."""
         y = self.read(y, owner)
         width = y[:1].size
         if width != self.n_outputs:
@@ -144,10 +144,10 @@ def weigh_classes(class_weight, y, weight):
 
 
 def checked_labels(y):
-    """y as an array (n,) of labels of one type; or a sentence, such as where one is missing."""
+    """y as an array (n,) of labels of one type; a ValueError names missing and mixed ones."""
     if isinstance(y, np.ma.MaskedArray):
         y = y.tolist()  # None where the mask is set
-    # Not numpy's own types: it makes strings of "a" and nan, and floats of nullable integers.
+    # As objects, because numpy turns "a" and nan into strings and nullable integers into floats.
     labels = y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)
     labels = column_or_1d(labels, warn=True)
     missing = pd.isna(labels)

@@ -9,14 +9,14 @@ from sklearn.utils import check_array
 from .arrays import n_axes, refuse_masked
 from .windows import SequenceView
 
-# More rows than this of an embedding table come from ids that were never counted from 0.
+# Ids beyond this were not numbered from 0 (hashes, say), and would need a table of as many rows.
 _MOST_IDS = 2_000_000
-# Larger entries of a vector leave float32 no digit below 1: what training adds to them is lost.
+# Above this, float32 numbers are more than 1 apart, and the small steps of training are lost.
 _LARGEST_ENTRY = 2**24
 
 
 def as_ids(X, owner):
-    """X as an array of integers >= 0, or a sentence about what it is instead."""
+    """X as an array of integers >= 0; a ValueError says what cannot be read as token ids."""
     remedy = "token ids are integers >= 0, as SequenceVectorizer makes them of texts"
     refuse_masked(X, "X", "filled(0), where 0 is padding at the end and 1 an unknown token")
     if isinstance(X, list | tuple):
@@ -44,7 +44,7 @@ def as_ids(X, owner):
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         value = ids[row, column].item()
-        kind = "is missing; pad with 0" if value != value else f"is {value!r}, no token id"
+        kind = "is missing; pad with 0" if value != value else f"is {value!r}, not a token id"
         raise ValueError(
             f"X[{row}, {column}] {kind}; {remedy} (0: padding at the end, 1: unknown, at most "
             f"{_MOST_IDS - 1:,})."
@@ -60,8 +60,8 @@ def takes_ids(embedding):
 def padded_length(n_tokens):
     """Tokens a sequence is padded to: the next of 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, ...
 
-    Above 32 the powers of two and the numbers half-way between them. A ladder that knows nothing of
-    the other sequences: matrix kernels choose by shape, so a row's last bits would depend on them.
+    Above 32 the powers of two and the numbers half-way between them. The other sequences of a batch
+    do not count: matrix kernels choose by shape, and a row's last bits would depend on them.
     """
     n_tokens = np.maximum(n_tokens, 1)
     power = 1 << np.ceil(np.log2(n_tokens)).astype(np.int64)
@@ -84,7 +84,7 @@ def pretrained_vectors(embedding, d_model):
         vectors = np.asarray(vectors)
         if vectors.dtype.kind not in "biufO":
             raise TypeError(f"its type is {vectors.dtype}")
-        vectors = vectors.astype(np.float64)  # a copy: frames lend what is not to be written
+        vectors = vectors.astype(np.float64)  # a copy: a frame hands out its own memory
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"embedding cannot be read as an array of numbers: {str(error).rstrip('.')}; pass "
@@ -105,7 +105,7 @@ def pretrained_vectors(embedding, d_model):
         row, column = np.argwhere(wrong)[0]
         raise ValueError(
             f"embedding[{row}, {column}] is {vectors[row, column]}; every vector must be "
-            "finite, that of padding too (write zeros where there is none), and of a size to "
-            f"learn from: scale them below {_LARGEST_ENTRY:,}, best to a variance of 1."
+            "finite, also that of padding (zeros will do), and small enough for training to "
+            f"change it: scale them below {_LARGEST_ENTRY:,}, best to a variance of 1."
         )
     return vectors

@@ -26,15 +26,16 @@ from .._training.state import net_state, restore_net
 from ..diagnostics.convergence import Convergence
 from ..diagnostics.protocol import ObjectiveAt
 from .candidates import fit_estimator
+from .declaration import declared
 from .fitting import new_module
 from .parameters import (
+    ATTRIBUTES,
     BetaParameter,
     ModelParameters,
     RunParameters,
     TrainingParameters,
     beta_matrix,
     check_step,
-    declared,
     draw_seed,
 )
 from .preparation import prepare
@@ -68,6 +69,7 @@ class ResidualTransformerBase(
     # How y is coded, and the token that a 3-D array is read out at.
     _target_kind: ClassVar[type[RegressionTargets] | type[ClassTargets]]
     _readout_of_sequences: ClassVar[str]
+    _attributes: ClassVar[dict[str, tuple[str, str | None]]] = ATTRIBUTES
 
     def _weigh(self, y, weight):
         """Sample weights with those of the classes."""

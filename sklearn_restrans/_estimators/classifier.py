@@ -10,7 +10,8 @@ from sklearn.metrics import accuracy_score
 from .._compat import StrOptions
 from .._data.targets import ClassTargets, checked_labels, weigh_classes
 from .base import GivenBeta, ResidualTransformerBase
-from .parameters import OF_CLASSIFIERS, declared, parameter
+from .declaration import declared, parameter
+from .parameters import OF_CLASSIFIERS
 
 __all__ = ["ResidualClassifier", "ResidualTransformerClassifier"]
 
@@ -82,7 +83,7 @@ class ResidualClassifier(ClassifierMixin, ResidualTransformerBase):
         if not self._preprocessing.targets.one_hot:
             return softmax(outputs, axis=1)
         p = np.clip(outputs, 0.0, 1.0)
-        # No output above 0: all that is left of the row is which class came first.
+        # No output above 0: the class of the largest output gets the probability 1.
         empty = p.sum(axis=1) == 0
         p[empty] = np.eye(p.shape[1])[outputs[empty].argmax(axis=1)]
         return p / p.sum(axis=1, keepdims=True)

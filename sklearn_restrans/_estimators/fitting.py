@@ -20,7 +20,7 @@ from .probe import Probe
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What a training leaves.
+    """The result of a training.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Run:
         net.generator_ = generator
 
     def release(self):
-        """Give the net back without what belongs to this training."""
+        """Take from the net what belongs to this training only: its hooks, generator and data."""
         self.net.callbacks_, self.net.generator_ = self._user_callbacks, None
         self.net.valid_set_ = self.net.descent_ = None
 

@@ -1,16 +1,8 @@
-"""Every parameter of the estimators, declared once: name, default, constraint and text.
-
-A parameter is a field of one of the small dataclasses below. `declared` makes of the fields of a
-class what scikit-learn and a reader need: the constructor, the table of constraints, and the
-sections "Parameters" and "Attributes" of the docstring.
-"""
+"""Every parameter of the estimators: name, default, constraint and text, in one place each."""
 
 from __future__ import annotations
 
-import dataclasses
-import textwrap
 from numbers import Integral, Real
-from typing import Any, dataclass_transform
 
 import numpy as np
 import torch
@@ -18,74 +10,7 @@ from sklearn.utils import check_random_state
 
 from .._compat import Interval, StrOptions, validate_params
 from .._model.transformer import ACTIVATIONS
-
-# Width of the texts in a docstring: lines of 100 characters, less their indentation.
-_WIDTH = 92
-
-
-def parameter(default, kind, constraint, text, *, kw_only=True) -> Any:
-    """A field of an estimator.
-
-    ``kind`` is the type as the docstring names it, ``constraint`` a list that scikit-learn's
-    validation reads (its names stand in ``_compat``), ``text`` the description.
-    """
-    described = {"kind": kind, "constraint": constraint, "text": text}
-    return dataclasses.field(default=default, kw_only=kw_only, metadata=described)
-
-
-@dataclass_transform(kw_only_default=True, field_specifiers=(parameter,))
-def declared(cls):
-    """Class decorator: constructor, constraints and docstring from the declared parameters.
-
-    The standard library writes ``__init__``, which stores its arguments and does nothing else.
-    Equality and repr stay scikit-learn's. Defaults live in the signature alone: a class attribute
-    of a parameter's name would hide that an instance lacks it.
-    """
-    cls = dataclasses.dataclass(eq=False, repr=False)(cls)
-    # As in the signature: what may be passed by position comes first.
-    parameters = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only)
-    for field in parameters:
-        if field.name in vars(cls):
-            delattr(cls, field.name)
-    cls.__init__.__annotations__ = {}  # for editors and type checkers the fields carry them
-    cls._parameter_constraints = {f.name: f.metadata["constraint"] for f in parameters}
-    if cls.__doc__ is not None and "{parameters}" in cls.__doc__:  # no docstrings under python -OO
-        filled = {"parameters": _parameter_section(parameters)}
-        filled["attributes"] = _attribute_section(ATTRIBUTES | vars(cls).get("_attributes", {}))
-        for name, section in filled.items():
-            cls.__doc__ = cls.__doc__.replace("{" + name + "}", section)
-    return cls
-
-
-def _parameter_section(parameters):
-    """The numpydoc section of the declared parameters, as it stands in a class docstring."""
-    entries = [
-        (f"{f.name} : {f.metadata['kind']}, default={_written(f.default)}", f.metadata["text"])
-        for f in parameters
-    ]
-    return _section("Parameters", entries)
-
-
-def _attribute_section(attributes):
-    """The numpydoc section of the fitted attributes; a text of None leaves one out."""
-    entries = [
-        (f"{name} : {kind}", text) for name, (kind, text) in attributes.items() if text is not None
-    ]
-    return _section("Attributes", entries)
-
-
-def _section(title, entries):
-    lines = [title, "-" * len(title)]
-    for head, text in entries:
-        wrapped = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
-        lines += [head, *("    " + line for line in wrapped)]
-    return "\n    ".join(lines)
-
-
-def _written(default):
-    """A default as the docstring writes it: strings in double quotes, as in the code."""
-    return f'"{default}"' if isinstance(default, str) else repr(default)
-
+from .declaration import declared, parameter
 
 _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 _NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -314,15 +239,16 @@ class RunParameters:
         None,
         "int",
         [_AT_LEAST_1, None],
-        "Record the conditioning every so many epochs; None: before the first and after the last.",
+        "Epochs from one record of the conditioning to the next; None records it before the first "
+        "and after the last epoch only.",
     )
     conditioning_samples: int | str = parameter(
         "auto",
         'int or "auto"',
         [_AT_LEAST_1, StrOptions({"auto"})],
         "Training sequences in the fixed probe set of ``conditioning_`` and of the gradients of "
-        '``convergence_``. "auto" draws 64 of them for the gradients, and measures the '
-        "conditioning of as many of these as hold 1,024 tokens together, at least 16.",
+        '``convergence_``. "auto" draws 64 sequences for the gradients, and measures the '
+        "conditioning on part of them: 1,024 tokens in total, but at least 16 sequences.",
     )
     device: str = parameter(
         "auto",
@@ -340,7 +266,7 @@ class RunParameters:
     n_threads: int | None = parameter(
         1,
         "int",
-        # Room for threads that do not exist is taken too, and the process ends where it runs out.
+        # Each thread takes memory, whether a core runs it or not; without it the process is killed.
         [Interval(Integral, 1, 1024, closed="both"), None],
         "Torch threads during fit and predict; None leaves the caller's setting. Models of this "
         "size gain little from a second thread, and two that share a core with another process "
@@ -355,7 +281,7 @@ class RunParameters:
     verbose: int = parameter(0, "int", ["verbose"], "1 prints one line per epoch.")
 
 
-# Fitted attributes: name -> (type, text). A class adds to them, or replaces one, in `_attributes`.
+# Fitted attributes, name -> (type, text), for the `_attributes` of a class (see `declaration`).
 ATTRIBUTES = {
     "conditioning_": (
         "Conditioning",
@@ -424,7 +350,7 @@ def beta_matrix(value, n_layers):
 
 
 def check_step(estimator):
-    """The step size, or "auto"; refuses what the solver does not take beside it."""
+    """The step size, or "auto"; refuses settings that do not go with the solver."""
     if estimator.learning_rate_init == "auto" and estimator.solver not in ("gd", "sgd"):
         raise ValueError(
             "learning_rate_init='auto' is 1 / curvature, a step for solver='gd' or 'sgd'; "

@@ -7,7 +7,7 @@ from sklearn.metrics import r2_score
 
 from .._data.targets import RegressionTargets
 from .base import GivenBeta, ResidualTransformerBase
-from .parameters import declared
+from .declaration import declared
 
 __all__ = ["ResidualRegressor", "ResidualTransformerRegressor"]
 

@@ -27,8 +27,8 @@ def reset_parameters(
     linear = model.arch.embedding == "linear"
     _gaussian(model.W_in, generator, model.arch.n_features if linear else model.arch.d_model)
     if model.arch.embedding == "token":
-        # Padding, an unknown token and a place that training may never meet mean nothing. No
-        # random number is drawn for a place: how wide X is padded in fit changes no weight.
+        # Padding, the unknown token and positions that training may never meet start at zero. No
+        # random number is drawn for a position, so that the width of X in fit changes no weight.
         nn.init.zeros_(model.W_in.detach()[..., :2, :])
         if isinstance(model.positions, nn.Parameter):
             nn.init.zeros_(model.positions)

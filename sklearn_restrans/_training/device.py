@@ -22,7 +22,7 @@ def resolve_device(device: str) -> torch.device:
     Raises
     ------
     ValueError
-        If the name is no device, or the device is not there.
+        If the name is not that of a device, or the device is not available.
     """
     if device == "auto":
         if torch.cuda.is_available():

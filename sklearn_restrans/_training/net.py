@@ -32,8 +32,8 @@ class Net(NeuralNet):
 
     def __init__(self, module, settings, callbacks=()):
         self.settings = settings
-        # State of one training, not parameters: where batches are drawn from, the validation part,
-        # gradient descent, the last step's size.
+        # State of one training, not parameters: the generator of the batches, the validation part,
+        # gradient descent, and the size of the last step.
         self.generator_ = self.valid_set_ = self.descent_ = self.step_size_ = None
         super().__init__(
             module,
@@ -43,7 +43,7 @@ class Net(NeuralNet):
             device=settings.device,
             verbose=settings.verbose,
             callbacks=list(callbacks),
-            # Not skorch's defaults: no printing, no hold-out.
+            # skorch would hold rows out; which rows validate is decided before training.
             train_split=None,
         )
 
@@ -83,7 +83,10 @@ class Net(NeuralNet):
         self.scheduler_ = make_schedule(self.optimizer_, self.settings.schedule, self.lr, steps)
 
     def notify(self, method_name, **kwargs):
-        """Call every callback; the end that skorch's EarlyStopping asks for is no Ctrl-C."""
+        """Call every callback, and tell skorch's EarlyStopping from Ctrl-C.
+
+        Both raise KeyboardInterrupt; the one ends training, the other goes to the caller.
+        """
         getattr(self, method_name)(self, **kwargs)
         for _, callback in self.callbacks_:
             try:
@@ -95,13 +98,13 @@ class Net(NeuralNet):
             except (LookupError, SkorchException) as error:
                 name = type(callback).__name__
                 raise ValueError(
-                    f"callbacks: {name} did not find what it reads ({error}). There is no row per "
-                    "batch, and a valid_loss only with X_val and y_val or early_stopping=True: "
+                    f"callbacks: {name} reads an entry that the history lacks ({error}). It has no "
+                    "row per batch, and valid_loss only with X_val, y_val or early_stopping=True: "
                     f"pass validation data, let {name} watch 'train_loss', or leave it out."
                 ) from error
 
     def _is_listened_to(self):
-        """Whether a callback does anything at a batch; telling those that do not is slow."""
+        """Whether any callback acts on batches; calling all of them for nothing is slow."""
         return any(
             getattr(type(callback), name) is not getattr(Callback, name)
             for _, callback in self.callbacks_
@@ -145,7 +148,7 @@ class Net(NeuralNet):
                 f"learning_rate_init={tried:.4g}. At the start a step of "
                 f"{self.descent_.step_that_works():.4g} would have worked (1 / (1.05 L), L the "
                 "largest curvature there; it grows with residual_beta): use "
-                "learning_rate_init='auto' or that."
+                "learning_rate_init='auto' or this step."
             )
         if len(self.history) > 1:
             self.history[-2]["kappa"] = step.kappa_before
@@ -194,7 +197,7 @@ def make_net(module, settings, callbacks=()):
 
 
 def _check_callback(entry) -> None:
-    """Refuse what is no skorch callback, and those that need skorch's own batches."""
+    """Refuse other objects than skorch callbacks, and callbacks that need skorch's own batches."""
     callback = entry[1] if isinstance(entry, tuple) and len(entry) == 2 else entry
     kind = callback if isinstance(callback, type) else type(callback)
     if not issubclass(kind, Callback):

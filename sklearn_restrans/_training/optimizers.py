@@ -45,7 +45,7 @@ class PerCandidate(torch.optim.Optimizer):
 
     Torch's formulas, with lr and lambda of shape (K,): AdamW is
     w <- (1 - lr lambda) w - lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps).
-    ``lr`` of a parameter group is a factor on the step sizes, for a schedule to turn.
+    ``lr`` of a parameter group is a factor on all step sizes, which a schedule changes.
     """
 
     _EPS = 1e-8

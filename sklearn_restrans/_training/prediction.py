@@ -1,7 +1,7 @@
 """Outputs and losses without gradients, of one model or of a stack of them.
 
-Rows travel in chunks of one size through products whose bits do not depend on a row's place: a
-prediction is the same bits in any company.
+Rows travel in chunks of one size through products whose bits do not depend on a row's place, so
+that a prediction does not depend on the rows beside it, to the last bit.
 """
 
 from __future__ import annotations

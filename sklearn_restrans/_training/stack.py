@@ -1,6 +1,6 @@
 """Many candidates of one shape trained at once, along a leading dimension of every weight.
 
-Each candidate keeps its own batches, optimiser state, history, stop rule and fate: the numbers are
+Each candidate keeps its own batches, optimiser state, history and end: the numbers are
 those of separate fits up to rounding, the matrix products are shared batched ones.
 """
 

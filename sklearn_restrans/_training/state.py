@@ -40,7 +40,7 @@ def restore_net(net, state):
 def continue_net(net, old):
     """Give a new net the weights, history and, for the same solver, optimiser state of ``old``.
 
-    The new net's step size, weight decay and fixed beta hold.
+    Step size, weight decay and a fixed beta stay those of the new net.
     """
     groups = [
         {k: group[k] for k in ("lr", "weight_decay")} for group in net.optimizer_.param_groups

@@ -214,8 +214,8 @@ def residual_beta_path(
     ------
     ValueError
         For betas that are empty, negative, not finite, repeated or not numbers, seeds beyond the
-        largest, or folds that cannot be fitted. A beta that diverges, or has no score, is no
-        error: its row says so.
+        largest, or folds that cannot be fitted. A beta that diverges, or has no score, does not
+        raise; its row of `BetaPath.to_frame` says so.
 
     References
     ----------
@@ -322,7 +322,7 @@ def _check_betas(betas):
 
 
 def _split(items, n_parts):
-    """At most so many parts of equal size, none of them empty."""
+    """The items in at most ``n_parts`` parts of equal size, none of them empty."""
     parts = np.array_split(range(len(items)), min(n_parts, len(items)))
     return [[items[k] for k in part] for part in parts]
 
@@ -405,7 +405,7 @@ def _with_segments(model, segments):
 
 
 def _score(scorer, model, X, y, **weights):
-    """Score of a test part, or why there is none: that of one candidate must not end the path."""
+    """Score of a test part, or why it has none: one candidate without must not end the path."""
     started = time.perf_counter()
     try:
         score, error = float(scorer(model, X, y, **weights)), ""
@@ -414,5 +414,5 @@ def _score(scorer, model, X, y, **weights):
     if not error and not np.isfinite(score):
         error = f"no score: it is {score} on the {len(y)} row(s) of the test part"
         if len(y) < 2:
-            error += "; R^2 and its like need two or more"
+            error += "; R^2 and similar scores need two or more"
     return {"score": score, "error": error, "score_time": time.perf_counter() - started}

@@ -10,7 +10,8 @@ from .._compat import _fit_context
 from .._estimators.base import forget
 from .._estimators.candidates import fit_estimator
 from .._estimators.classifier import ResidualClassifier, ResidualTransformerClassifier
-from .._estimators.parameters import OF_CLASSIFIERS, OF_SEARCHES, SearchParameters, declared
+from .._estimators.declaration import declared
+from .._estimators.parameters import OF_CLASSIFIERS, OF_SEARCHES, SearchParameters
 from .._estimators.regressor import ResidualRegressor, ResidualTransformerRegressor
 from .beta_path import residual_beta_path
 
@@ -178,8 +179,8 @@ def _results(path):
     """GridSearchCV-shaped table of a path, with conditioning and convergence beside the scores."""
     frame = path.to_frame()
     grouped = frame.groupby("beta", sort=False)
-    # Rows go by beta, then seed, then fold. A fit that diverged has no score: its beta is not to be
-    # chosen, so no nanmean here.
+    # Rows are ordered by beta, then seed, then fold. A fit that diverged has the score NaN, and a
+    # plain mean keeps it, so that its beta is not chosen.
     shape = len(path.betas), -1, frame["fold"].nunique()
     scores = frame["score"].to_numpy().reshape(shape).mean(axis=1)
     mean = scores.mean(axis=1)

@@ -1,9 +1,10 @@
-"""Labels of the classifiers: the forms they come in, and what is said of missing and mixed ones."""
+"""Targets: what y may be, how it becomes numbers, and how outputs become predictions again."""
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 from smallmodels import SMALL
 
 from sklearn_restrans import (
@@ -12,6 +13,7 @@ from sklearn_restrans import (
     SeedEnsembleClassifier,
     residual_beta_path,
 )
+from sklearn_restrans._data.targets import ClassTargets, RegressionTargets, weigh_classes
 
 X = np.random.default_rng(0).standard_normal((30, 3))
 SIGN = X[:, 0] > 0
@@ -112,3 +114,50 @@ def test_labels_come_back_as_they_were(y, classes):
     expected = ResidualTransformerClassifier(**SMALL).fit(X, np.searchsorted(classes, [*y]))
     np.testing.assert_array_equal(model.predict(X), model.classes_[expected.predict(X)])
     assert model.score(X, y) == expected.score(X, np.searchsorted(classes, [*y]))
+
+
+# ---- the codings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(30,), (30, 2)])
+def test_numbers_are_standardised_on_the_training_rows_and_come_back(shape, seed):
+    y = 100 + 5 * np.random.default_rng(seed).standard_normal(shape)
+    rows = np.arange(20)
+    targets = RegressionTargets.learn(y, rows, None, "squared_error")
+    coded = targets.encode(y, torch.float64).numpy()
+    expected = ((y - y[rows].mean(axis=0)) / y[rows].std(axis=0)).reshape(30, -1)
+    # y near 100 has an absolute error of 1e-14, the units are 5
+    np.testing.assert_allclose(coded, expected, rtol=0, atol=1e-13)
+    decoded = targets.decode(coded)
+    assert decoded.shape == shape
+    np.testing.assert_allclose(decoded, y, rtol=1e-14)
+    assert targets.n_outputs == expected.shape[1]
+    with pytest.raises(ValueError, match=r"y has 3 target columns, but \d are expected"):
+        targets.check(np.ones((4, 3)), "Model")
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_labels_are_numbers_of_sorted_classes_or_one_hot(loss):
+    targets = ClassTargets.learn(WORDS, np.arange(30), None, loss)
+    assert targets.classes.tolist() == ["bad", "good"] and targets.n_outputs == 2
+    coded = targets.encode(WORDS, torch.float64)
+    if loss == "log_loss":
+        assert coded.tolist() == SIGN.astype(int).tolist()
+    else:
+        np.testing.assert_array_equal(coded.numpy(), np.c_[~SIGN, SIGN])
+    np.testing.assert_array_equal(targets.decode(np.c_[~SIGN, SIGN] - 0.5), WORDS)
+    with pytest.raises(ValueError, match=r"not in the fitted classes: \['fair'\]"):
+        targets.check(["good", "fair"], "Model")
+
+
+def test_weights_of_classes_multiply_those_of_the_samples():
+    y, weight = np.array([0, 0, 0, 1]), np.array([1.0, 0.5, 0.5, 1.0])
+    assert weigh_classes(None, y, None) is None and weigh_classes(None, y, weight) is weight
+    np.testing.assert_array_equal(weigh_classes({0: 2, 1: 3}, y, None), [2, 2, 2, 3])
+    np.testing.assert_array_equal(weigh_classes({0: 2, 1: 3}, y, weight), [2, 1, 1, 3])
+    balanced = weigh_classes("balanced", y, None)
+    assert balanced[:3].sum() == pytest.approx(balanced[3], rel=1e-15)
+    with pytest.raises(ValueError, match=r"class_weight must not be negative, got \{0: -1, 1: 1\}"):
+        weigh_classes({0: -1, 1: 1}, y, None)
+    with pytest.raises(ValueError, match="leaves no sample a weight above zero"):
+        weigh_classes({0: 0, 1: 0}, y, None)

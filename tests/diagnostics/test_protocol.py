@@ -1,7 +1,5 @@
 """Who can be diagnosed: whoever has the declared methods, wherever it stands in a Pipeline."""
 
-import warnings
-
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
@@ -10,8 +8,6 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import sklearn_restrans
-import sklearn_restrans.conditioning as conditioning_module
 from sklearn_restrans import (
     ResidualTransformerClassifier,
     ResidualTransformerRegressor,
@@ -104,25 +100,3 @@ def test_a_search_has_no_initial_weights(name):
 def test_an_unfitted_estimator_is_refused_before_its_data_are_read():
     with pytest.raises(NotFittedError):
         measure_conditioning(make_pipeline(StandardScaler(), small()), "no data")
-
-
-# ---- the old name of measure_conditioning ----------------------------------------------------
-
-
-def test_the_module_is_what_an_import_of_it_gives():
-    assert conditioning_module is sklearn_restrans.conditioning
-    assert conditioning_module.Conditioning is sklearn_restrans.Conditioning
-    assert conditioning_module.measure_conditioning is measure_conditioning
-
-
-@pytest.mark.parametrize("old", [conditioning_module, conditioning_module.conditioning])
-def test_the_old_name_works_and_warns_of_the_line_that_calls_it(old):
-    X = np.random.default_rng(0).standard_normal((20, 3))
-    model = small().fit(X, X[:, 0])
-    with pytest.warns(FutureWarning, match="is now measure_conditioning") as record:
-        found = old(model, X)
-    assert record[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        new = measure_conditioning(model, X)
-    assert found.to_frame().equals(new.to_frame())

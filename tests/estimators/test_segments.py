@@ -190,7 +190,7 @@ def test_bad_segments_are_named():
         model.fit(X, y, segments=STATIONS[:5])
     with pytest.raises(ValueError, match="segments holds missing labels"):
         model.fit(X, y, segments=np.r_[np.nan, np.zeros(N - 1)])
-    with pytest.raises(ValueError, match="segments has a meaning for window"):
+    with pytest.raises(ValueError, match="segments is used with window"):
         ResidualTransformerRegressor(**SMALL).fit(X, y, segments=STATIONS)
     for wrong in ("soon", "-3h", 0, 3.5, [1]):
         with pytest.raises(ValueError, match="max_gap must be a length of time"):

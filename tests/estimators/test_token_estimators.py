@@ -77,11 +77,11 @@ def at(ids, row, column, value, dtype=None):
 
 
 BAD_IDS = [
-    (lambda ids: at(ids, 3, 0, -2), r"X\[3, 0\] is -2, no token id; .*SequenceVectorizer"),
-    (lambda ids: at(ids, 3, 0, 2.5, float), r"X\[3, 0\] is 2.5, no token id"),
+    (lambda ids: at(ids, 3, 0, -2), r"X\[3, 0\] is -2, not a token id; .*SequenceVectorizer"),
+    (lambda ids: at(ids, 3, 0, 2.5, float), r"X\[3, 0\] is 2.5, not a token id"),
     (lambda ids: at(ids, 3, 0, np.nan, float), r"X\[3, 0\] is missing; pad with 0"),
-    (lambda ids: at(ids, 3, 0, np.inf, float), r"X\[3, 0\] is inf, no token id"),
-    (lambda ids: at(ids, 3, 0, 10**12), r"X\[3, 0\] is 1000000000000, no token id.*at most"),
+    (lambda ids: at(ids, 3, 0, np.inf, float), r"X\[3, 0\] is inf, not a token id"),
+    (lambda ids: at(ids, 3, 0, 10**12), r"X\[3, 0\] is 1000000000000, not a token id.*at most"),
     (lambda ids: ids[:, ::-1], r"row \d+ of X has id 0, which is padding, before its last token"),
     (lambda ids: ids[:, 0], r"X must be 2-D, one row of token ids per text.*1 axes"),
     (lambda ids: ids[:, :, None], r"X must be 2-D.*3 axes and shape \(90, 7, 1\)"),
@@ -121,7 +121,7 @@ def test_longer_texts_than_fit_saw_are_refused(estimator):
 def test_token_ids_are_no_rows_in_time_order(estimator):
     ids, y = toy(estimator)
     model = estimator(**SMALL, embedding="token")
-    remedy = "are for 2-D rows in time order; token ids have none: set window=None"
+    remedy = "are for 2-D rows in time order, which token ids are not: set window=None"
     with pytest.raises(ValueError, match=rf"window=3 .*{remedy}"):
         clone(model).set_params(window=3).fit(ids, y)
     with pytest.raises(ValueError, match=rf"{remedy}, and pass no segments"):
@@ -323,7 +323,7 @@ def test_every_option_works_on_tokens(estimator, settings):
 def test_warm_start_goes_on_with_the_vocabulary_it_has(estimator):
     model, ids, y = fitted(estimator, warm_start=True)
     before = model.net_.module_.W_in.detach().clone()
-    with pytest.warns(UserWarning, match="below 9: 1 ids of X, such as 20, are taken for unknown"):
+    with pytest.warns(UserWarning, match="below 9: 1 ids of X, such as 20, are treated as unknown"):
         model.fit(np.where(ids == 8, 20, ids)[:40, :3], y[:40])
     after = model.net_.module_.W_in.detach()
     assert model.n_iter_ == 6 and after.shape == before.shape

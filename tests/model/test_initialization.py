@@ -1,20 +1,16 @@
-"""How weights start, and how those of several candidates are stacked along a leading dimension."""
+"""How weights start, for every kind of input and every candidate."""
 
 import math
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 import scipy.stats
 import torch
-from coremodels import MASKS, N, T, architecture, random_input, random_model
+from coremodels import architecture, random_input
 
-from sklearn_restrans._model.candidates import stack, unstack
 from sklearn_restrans._model.initialization import reset_parameters
 from sklearn_restrans._model.transformer import ResidualTransformer
-
-# ---- initialisation --------------------------------------------------------------------------
 
 
 def wide_architecture(**changes):
@@ -127,67 +123,3 @@ def test_an_equal_generator_gives_equal_weights(init):
     for (name, a), b in zip(first.named_parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b), name
     assert not torch.equal(first.layers[0].W_Q, other.layers[0].W_Q)
-
-
-# ---- candidates ------------------------------------------------------------------------------
-
-
-def candidates(seed, **changes):
-    arch = architecture(n_heads=2, norm="pre", **changes)
-    return [random_model(arch, 10 * seed + k) for k in range(3)]
-
-
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal", None])
-@pytest.mark.parametrize("learn_beta", [False, True])
-def test_stack_and_unstack_are_inverse(learn_beta, positions, seed):
-    models = candidates(seed, positions=positions, learn_beta=learn_beta)
-    stacked = stack(models)
-    assert stacked.arch == replace(models[0].arch, n_candidates=3)
-    back = unstack(stacked)
-    for model, again in zip(models, back, strict=True):
-        assert again.arch == model.arch
-        assert again.state_dict().keys() == model.state_dict().keys()
-        for name, value in model.state_dict().items():
-            assert value.dtype == again.state_dict()[name].dtype == torch.float64
-            assert torch.equal(value, again.state_dict()[name]), name
-    with torch.no_grad():
-        back[0].W_U.zero_()
-    assert stacked.W_U[0].any(), "unstacked models have their own copy"
-
-
-@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-@pytest.mark.parametrize("readout", ["last", "mean"])
-@pytest.mark.parametrize("own_input", [False, True])
-def test_candidates_in_one_model_equal_separate_models(own_input, readout, mask, seed):
-    """Outputs, gradients and traces of K stacked models are those of the K models."""
-    models = candidates(seed, readout=readout)
-    stacked = stack(models)
-    x = torch.stack([random_input(stacked.arch, seed + k) for k in range(3)])
-    inputs = list(x) if own_input else [x[0]] * 3
-    outputs = torch.stack([model(one, mask) for model, one in zip(models, inputs, strict=True)])
-    together = stacked(x if own_input else x[0], mask)
-    # bmm against mm: the same sums in another order
-    torch.testing.assert_close(together, outputs, rtol=1e-13, atol=1e-13)
-
-    coefficients = random_input(architecture(n_features=2), seed).sum(1)
-    (together * coefficients).sum().backward()
-    (outputs * coefficients).sum().backward()
-    for name, weight in stacked.named_parameters():
-        separate = torch.stack([dict(model.named_parameters())[name].grad for model in models])
-        torch.testing.assert_close(weight.grad, separate, rtol=1e-13, atol=1e-12, msg=name)
-
-    traces = stacked.traces(x if own_input else x[0], mask)
-    for k, (model, one) in enumerate(zip(models, inputs, strict=True)):
-        for trace, single in zip(traces, model.traces(one, mask), strict=True):
-            for part, expected in zip(trace, single, strict=True):
-                torch.testing.assert_close(part[k], expected, rtol=1e-12, atol=1e-12)
-
-
-def test_every_candidate_may_have_its_own_mask(seed):
-    models = candidates(seed)
-    stacked = stack(models)
-    x = random_input(stacked.arch, seed)
-    masks = [torch.ones(N, T).bool(), MASKS["trailing"], MASKS["leading"]]
-    expected = torch.stack([model(x, mask) for model, mask in zip(models, masks, strict=True)])
-    output = stacked(x, torch.stack(masks))
-    torch.testing.assert_close(output, expected, rtol=1e-13, atol=1e-13)

@@ -1,7 +1,7 @@
 """The shortcuts give the numbers of the plain formulas, for every combination of options.
 
-`_core` is held against the formulas of the paper in test_core.py; here the fast path is held
-against `_core`: outputs and the gradients of every weight.
+The plain formulas are held against the paper in test_transformer.py; here the shortcuts are held
+against the plain formulas: outputs and the gradients of every weight.
 """
 
 from dataclasses import replace

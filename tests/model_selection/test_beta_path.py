@@ -283,7 +283,7 @@ def test_a_test_part_of_one_row_has_a_reason_for_its_missing_score():
     folds = [(np.arange(60), np.arange(60, 80)), (np.arange(60), [70])]
     frame = residual_beta_path(X, y, [0, 1], estimator=regressor(max_iter=1), cv=folds).to_frame()
     assert np.isnan(frame["score"]).tolist() == [False, True] * 2
-    reason = "no score: it is nan on the 1 row(s) of the test part; R^2 and its like need two or"
+    reason = "no score: it is nan on the 1 row(s) of the test part; R^2 and similar scores need"
     assert [text[: len(reason)] for text in frame["error"]] == ["", reason] * 2
 
 

@@ -174,10 +174,10 @@ def test_every_form_of_ids_is_spelled():
 
 BAD_IDS = [
     ([[2, 3], [2, 99]], r"X\[1, 1\] is 99, but the largest id of this vocabulary is 14"),
-    ([[2, -1]], r"X\[0, 1\] is -1, no token id"),
-    ([[2.5, 2]], r"X\[0, 0\] is 2.5, no token id"),
+    ([[2, -1]], r"X\[0, 1\] is -1, not a token id"),
+    ([[2.5, 2]], r"X\[0, 0\] is 2.5, not a token id"),
     ([[2, np.nan]], r"X\[0, 1\] is missing"),
-    ([[2, 2**63]], r"X\[0, 1\] is .*, no token id"),
+    ([[2, 2**63]], r"X\[0, 1\] is .*, not a token id"),
     ([2, 3], "X must be 2-D.* got list with 1 axes"),
     ([[[2]]], "X must be 2-D.* got list with 3 axes"),
     ([[2], [2, 3]], "X holds rows of 1 to 2 token ids; pad the shorter"),
