@@ -5,6 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
 
@@ -17,6 +18,15 @@ def check_integer(name, value, least=1):
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r:.80}.")
     return int(value)
+
+
+def check_n_jobs(n_jobs):
+    """How many processes ``n_jobs`` stands for, or a sentence about what it is instead."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
+        raise ValueError(f"n_jobs must be an integer or None, got {n_jobs!r:.80}.")
+    if n_jobs == 0:
+        raise ValueError("n_jobs=0 is no process to fit in: pass 1 or more, -1 for all, or None.")
+    return effective_n_jobs(n_jobs)
 
 
 def check_splits(cv, X, y, groups=None, *, classifier=False, **split):

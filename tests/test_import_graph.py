@@ -40,7 +40,14 @@ ROOMS = {
     "conditioning": {"diagnostics"},
     "convergence": {"diagnostics"},
     "plotting": {"diagnostics"},
-    "model_selection": {"_compat", "_estimators", "_validation", "diagnostics", "plotting"},
+    "model_selection": {
+        "_compat",
+        "_data",
+        "_estimators",
+        "_validation",
+        "diagnostics",
+        "plotting",
+    },
     "__init__": {
         "_data",
         "_estimators",
@@ -155,7 +162,14 @@ INSIDE = {
         "base": {"candidates", "fitting", "parameters", "preparation", "probe"},
         "classifier": {"base", "parameters"},
         "regressor": {"base", "parameters"},
-        "ensemble": {"candidates", "classifier", "parameters", "preparation", "regressor"},
+        "ensemble": {
+            "base",
+            "candidates",
+            "classifier",
+            "parameters",
+            "preparation",
+            "regressor",
+        },
     },
     "plotting": {
         "axes": set(),

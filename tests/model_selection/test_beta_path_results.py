@@ -56,7 +56,7 @@ def test_a_group_is_as_large_as_the_budget_allows(monkeypatch, sizes, room, expe
 )
 def test_every_process_gets_as_many_candidates(monkeypatch, sizes, n_processes, n_folds, expected):
     X, y = sequences()
-    monkeypatch.setattr(beta_path, "effective_n_jobs", lambda n_jobs: n_processes)
+    monkeypatch.setattr(beta_path, "check_n_jobs", lambda n_jobs: n_processes)
     betas, splits = np.arange(5) / 2, [(np.arange(40), np.arange(40, N))] * n_folds
     path = residual_beta_path(X, y, betas, estimator=regressor(max_iter=1), cv=splits)
     assert sizes == expected

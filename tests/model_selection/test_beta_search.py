@@ -207,7 +207,7 @@ def test_without_refit_there_is_a_path_and_no_model():
     search.fit(X, y)
     assert search.residual_beta_ in (0, 1) and len(search.cv_results_["params"]) == 2
     assert not hasattr(search, "net_")
-    with pytest.raises(AttributeError, match="refit=False keeps no fitted model"):
+    with pytest.raises(AttributeError, match="fitted with refit=False, which keeps no model"):
         search.predict(X)
     # A model that was fitted stays usable, and a second fit without refit leaves no old one.
     search.set_params(refit=True).fit(X, y)

@@ -22,6 +22,7 @@ from sklearn_restrans import (
     make_conditioning_scorer,
     make_convergence_scorer,
 )
+from sklearn_restrans._compat import FitTask
 from sklearn_restrans.model_selection import grid_search
 
 SMALL = {"d_model": 8, "max_iter": 4, "batch_size": 16, "random_state": 0}
@@ -268,5 +269,6 @@ def test_nothing_to_fit_is_said():
         StackedGridSearchCV(model, {"residual_beta": [0.0]}, cv=[(range(9),)]).fit(X, y)
     with pytest.raises(ValueError, match="requires y to be passed"):
         StackedGridSearchCV(model, {"residual_beta": [0.0]}).fit(X)
-    plan, errors, _ = grid_search._fit_group([model.set_params(d_model=-1)], X, y, {})
-    assert plan["reason"] == "nothing could be fitted" and "d_model" in str(errors[0])
+    alone = [model.set_params(d_model=-1)], X, y, {}, [FitTask()]
+    plan, (outcome,), _ = grid_search._fit_group(*alone)
+    assert plan["reason"] == "nothing could be fitted" and "d_model" in str(outcome.error)
