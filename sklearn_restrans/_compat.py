@@ -139,6 +139,12 @@ def takes_sample_weight(scorer):
     return "sample_weight" in signature(scorer).parameters if own is None else own()
 
 
+def response_methods(scorer):
+    """Names of the methods one of which a scorer calls; empty if it does not say."""
+    methods = getattr(scorer, "_response_method", ())
+    return (methods,) if isinstance(methods, str) else tuple(methods)
+
+
 def search_scorers(search):
     """The scorers of a GridSearchCV, and the name of the one it refits by."""
     return search._get_scorers()
@@ -199,6 +205,7 @@ __all__ = [
     "fit_task",
     "metadata_of",
     "named_scorers",
+    "response_methods",
     "routed_parameters",
     "search_scorers",
     "takes_sample_weight",

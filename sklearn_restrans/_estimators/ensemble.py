@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -27,6 +27,7 @@ from .._compat import (
     metadata_of,
 )
 from .._data.targets import checked_labels
+from .._validation import check_n_jobs
 from ..exceptions import DivergenceError
 from .base import forget
 from .candidates import Failed, fit_estimators, plan_stacks
@@ -92,6 +93,7 @@ class _SeedEnsemble(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         TypeError
             If ``estimator`` is none of this package, or of the other kind.
         """
+        check_n_jobs(self.n_jobs)
         members = self._members()
         data = (X, y, sample_weight, X_val, y_val)
         told = {"segments": segments, "segments_val": segments_val}
@@ -129,7 +131,7 @@ class _SeedEnsemble(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     def _fit_in_parts(self, members, size, data, told, task):
         """Each member, fitted, or `Failed`."""
         tasks = [task.subtask("fit-member", number=number) for number in range(len(members))]
-        n_parts = max(-(-len(members) // size), effective_n_jobs(self.n_jobs))
+        n_parts = max(-(-len(members) // size), check_n_jobs(self.n_jobs))
         parts = np.array_split(range(len(members)), min(n_parts, len(members)))
         done = Parallel(n_jobs=self.n_jobs)(
             delayed(_fit_part)([members[k] for k in part], data, told, [tasks[k] for k in part])

@@ -28,7 +28,13 @@ from .._estimators.classifier import ResidualTransformerClassifier
 from .._estimators.parameters import check_parameters
 from .._estimators.preparation import check_data
 from .._estimators.regressor import ResidualTransformerRegressor
-from .._validation import check_integer, check_n_jobs, check_scorer, check_splits
+from .._validation import (
+    check_groups,
+    check_integer,
+    check_n_jobs,
+    check_scorer,
+    check_splits,
+)
 
 __all__ = ["BetaPath", "residual_beta_path"]
 
@@ -262,8 +268,8 @@ def path_of(
     """:func:`residual_beta_path` as a part of a fit: its fits are subtasks of ``task``."""
     betas = _check_betas(betas)
     n_seeds = check_integer("n_seeds", n_seeds)
-    if stacked != "auto" and not isinstance(stacked, bool):
-        raise ValueError(f"stacked must be 'auto', True or False, got {stacked!r}.")
+    if not isinstance(stacked, bool) and not (isinstance(stacked, str) and stacked == "auto"):
+        raise ValueError(f"stacked must be 'auto', True or False, got {stacked!r:.80}.")
     estimator = _checked_estimator(estimator)
     n_processes = check_n_jobs(n_jobs)
     seeds = _seeds(estimator.random_state, n_seeds)
@@ -274,6 +280,8 @@ def path_of(
     checked = check_data(checked_for, X, y, sample_weight, segments=segments)
     n_alike = len(betas) * (1 if estimator.early_stopping else n_seeds)
     plan = plan_stacks(checked_for, checked, n_alike, stacked)
+    if groups is not None:
+        check_groups(groups, len(checked.y))
     X, y, groups, segments = indexable(X, y, groups, segments)
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, np.empty((len(y), 0)))
@@ -358,18 +366,20 @@ def _check_betas(betas):
     """Validated coefficients as a list of floats."""
     wanted = "betas must be a list of different finite numbers >= 0"
     try:
-        values = list(betas)
+        values = [] if isinstance(betas, str | bytes | dict) else list(betas)
     except TypeError:
         values = []
     if not values:
-        raise ValueError(f"{wanted}, got {betas!r}.")
+        raise ValueError(f"{wanted}, got {betas!r:.80}.")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, Real):
             raise ValueError(
-                f"{wanted}, got {value!r} among them; a pair or a matrix is no point of a path."
+                f"{wanted}, got {value!r:.80} among them; a path takes single numbers, not pairs "
+                "or matrices."
             )
-        if not np.isfinite(float(value)) or value < 0:
-            raise ValueError(f"{wanted}, got {value!r} among them.")
+        # Compared as they are: an integer may be too large for a float.
+        if not 0 <= value <= np.finfo(float).max:
+            raise ValueError(f"{wanted}, got {value!r:.80} among them.")
     values = [float(value) for value in values]
     if len(set(values)) < len(values):
         raise ValueError(f"{wanted}, got one of them twice: {values}.")

@@ -32,7 +32,7 @@ from .._estimators.classifier import ResidualTransformerClassifier
 from .._estimators.parameters import check_parameters
 from .._estimators.preparation import check_data
 from .._estimators.regressor import ResidualTransformerRegressor
-from .._validation import check_n_jobs, check_splits
+from .._validation import check_groups, check_n_jobs, check_splits
 
 __all__ = ["StackedGridSearchCV"]
 
@@ -128,6 +128,8 @@ multimetric_
         check_n_jobs(self.n_jobs)
         scorers, refit_metric = search_scorers(self)
         X, y = indexable(X, y)
+        if params.get("groups") is not None:
+            check_groups(params["groups"], len(y))
         params = _check_method_params(X, params=params)
         routed = routed_parameters(self, params)
         is_labelled = is_classifier(self.estimator)
@@ -232,9 +234,12 @@ def _last_step(estimator):
         name, model = model.steps[-1]
         prefix += f"{name}__"
     if not isinstance(model, ResidualTransformerRegressor | ResidualTransformerClassifier):
+        got, remedy = type(model).__name__, "use GridSearchCV for anything else"
+        if isinstance(model, type):
+            got, remedy = f"the class {model.__name__}", "add brackets to make an estimator"
         raise TypeError(
             "estimator must be a ResidualTransformerRegressor or -Classifier or a Pipeline that "
-            f"ends with one, got {type(model).__name__}; use GridSearchCV for anything else."
+            f"ends with one, got {got}; {remedy}."
         )
     return model, prefix
 

@@ -270,7 +270,7 @@ def test_no_beta_left_is_an_error_that_says_why():
         ({"betas": []}, "betas must be a list of different finite numbers"),
         ({"betas": [0.5, -1.0]}, "got -1.0 among them"),
         ({"betas": [0.5, 0.5]}, "twice"),
-        ({"betas": [(0.5, 1.0), (1.0, 1.0)]}, "a pair or a matrix is no point of a path"),
+        ({"betas": [(0.5, 1.0), (1.0, 1.0)]}, "a path takes single numbers, not pairs or matrices"),
         ({"betas": 1.0}, "'betas' parameter .* must be an array-like"),
         ({"cv": "five"}, "'cv' parameter"),
         ({"scoring": "no such"}, "scoring"),
