@@ -12,7 +12,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._compat import _fit_context
+from .._compat import CallbackSupportMixin, _fit_context, fit_task, metadata_of
 from .._data.targets import ClassTargets, RegressionTargets
 from .._model.architecture import Architecture
 from .._model.transformer import ResidualTransformer
@@ -25,7 +25,7 @@ from .._training.settings import TrainingSettings
 from .._training.state import net_state, restore_net
 from ..diagnostics.convergence import Convergence
 from ..diagnostics.protocol import ObjectiveAt
-from .candidates import fit_estimator
+from .candidates import keep, train_estimator
 from .declaration import declared
 from .fitting import new_module
 from .parameters import (
@@ -55,9 +55,14 @@ def forget(estimator):
         delattr(estimator, name)
 
 
+def _table(history):
+    """The history of a net as a frame of one row per epoch."""
+    return pd.DataFrame(history.to_list()).drop(columns="batches").set_index("epoch")
+
+
 @declared
 class ResidualTransformerBase(
-    RunParameters, TrainingParameters, ModelParameters, BaseEstimator, ABC
+    CallbackSupportMixin, RunParameters, TrainingParameters, ModelParameters, BaseEstimator, ABC
 ):
     """Shared body; a kind of estimator adds its losses, its targets and its predictions.
 
@@ -79,34 +84,55 @@ class ResidualTransformerBase(
 
     def _keep(self, problem, trained):
         """Take over what was trained; the only place that sets fitted attributes."""
+        attributes = self._fitted_attributes(problem, trained)
         forget(self)
+        self._preprocessing = problem.preprocessing
+        vars(self).update(attributes)
+        return self
+
+    def _fitted_attributes(self, problem, trained):
+        """What a fit leaves to users, by name."""
         codings, net = problem.preprocessing, trained.net
-        self._preprocessing = codings
-        self.n_features_in_ = codings.inputs.n_features
-        if codings.inputs.names is not None:
-            self.feature_names_in_ = codings.inputs.names
-        self.net_, self.conditioning_ = net, trained.conditioning
-        self.best_iteration_, self.device_ = trained.best_epoch, str(problem.device)
-        history = pd.DataFrame(net.history.to_list()).drop(columns="batches")
-        self.history_ = history.set_index("epoch")
-        self.n_iter_, self.loss_curve_ = len(history), history["train_loss"].tolist()
+        history = _table(net.history)
         gradients = trained.gradients
         if net.settings.solver == "gd":
-            gradients = history[["epoch", "train_loss", "gradient_norm"]].to_numpy(dtype=float)
-        self.convergence_ = Convergence(
+            gradients = history[["train_loss", "gradient_norm"]].reset_index().to_numpy(dtype=float)
+        convergence = Convergence(
             history["train_loss"],
             history["learning_rate"],
             history.get("valid_loss"),
             gradients=gradients,
             scale=problem.scale if net.settings.loss == "squared_error" else None,
         )
-        self.residual_beta_ = net.module_.beta.detach().cpu().numpy().astype(float)
+        attributes = {
+            "n_features_in_": codings.inputs.n_features,
+            "net_": net,
+            "conditioning_": trained.conditioning,
+            "convergence_": convergence,
+            "best_iteration_": trained.best_epoch,
+            "device_": str(problem.device),
+            "n_iter_": len(history),
+            "loss_curve_": history["train_loss"].tolist(),
+            "residual_beta_": net.module_.beta.detach().cpu().numpy().astype(float),
+        }
+        if codings.inputs.names is not None:
+            attributes["feature_names_in_"] = codings.inputs.names
         if "valid_loss" in net.history[-1]:
-            self.validation_scores_ = (-history["valid_loss"]).tolist()
-            self.best_validation_score_ = self.validation_scores_[trained.best_epoch - 1]
-        return self
+            scores = (-history["valid_loss"]).tolist()
+            attributes["validation_scores_"] = scores
+            attributes["best_validation_score_"] = scores[trained.best_epoch - 1]
+        return attributes
 
     # -- use -----------------------------------------------------------------------------------
+
+    @property
+    def history_(self):
+        """One row per epoch: losses, step size, seconds."""
+        # Made when asked for: the fitted state holds arrays, numbers and strings only, which
+        # every way of storing a model can write.
+        if not hasattr(self, "net_"):
+            raise AttributeError(f"{type(self).__name__} has no history_ before fit keeps a model.")
+        return _table(self.net_.history)
 
     def _outputs(self, X, segments=None):
         """Raw model outputs (n, c) as float64."""
@@ -248,14 +274,9 @@ class GivenBeta(BetaParameter):
         DivergenceError
             If the loss left the finite numbers.
         """
-        return fit_estimator(
-            self,
-            self.residual_beta,
-            X,
-            y,
-            sample_weight,
-            X_val,
-            y_val,
-            segments=segments,
-            segments_val=segments_val,
-        )
+        told = {"segments": segments, "segments_val": segments_val}
+        shown = {"X": X, "y": y, "metadata": metadata_of(sample_weight)}
+        with fit_task(self, self.max_iter, **shown) as task:
+            data = (X, y, sample_weight, X_val, y_val)
+            keep(self, *train_estimator(self, self.residual_beta, *data, task=task, **told))
+        return self

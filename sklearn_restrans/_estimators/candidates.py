@@ -7,11 +7,13 @@ a residual coefficient, a seed and settings.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from .._compat import FitTask, fit_task, metadata_of
 from .._model.shortcuts import choose
 from .._training.device import resolve_device, resolve_dtype, torch_state
 from .._training.settings import TrainingSettings
@@ -36,6 +38,7 @@ class Candidate:
     seed: int
     settings: TrainingSettings
     callbacks: tuple = ()
+    task: FitTask | None = None  # whose subtasks its epochs are
 
 
 def fit_candidates(problem, candidates):
@@ -48,10 +51,8 @@ def fit_candidates(problem, candidates):
     """
     if len(candidates) == 1:
         (one,) = candidates
-        return [attempt(fit_problem, problem, one.settings, one.beta, one.seed, one.callbacks)]
-    runs = [
-        attempt(Run, problem, one.settings, one.beta, one.seed, one.callbacks) for one in candidates
-    ]
+        return [attempt(fit_problem, problem, *_arguments(one))]
+    runs = [attempt(Run, problem, *_arguments(one)) for one in candidates]
     begun = [run for run in runs if not isinstance(run, Failed)]
     try:
         trained = train_stacked(
@@ -69,14 +70,22 @@ def fit_candidates(problem, candidates):
     return [run if isinstance(run, Failed) else _finished(run, next(ends)) for run in runs]
 
 
+def _arguments(one):
+    """A candidate as the arguments of a training after its problem."""
+    return one.settings, one.beta, one.seed, one.callbacks, None, one.task
+
+
 def _finished(run, best):
     return best if isinstance(best, Failed) else attempt(run.finish, best)
 
 
-def fit_estimator(estimator, beta, X, y, sample_weight=None, X_val=None, y_val=None, **segments):
-    """Fit one estimator with a residual coefficient as users give it; returns the estimator.
+def train_estimator(
+    estimator, beta, X, y, sample_weight=None, X_val=None, y_val=None, *, task=None, **segments
+):
+    """Train the model of one estimator, with a residual coefficient as users give it.
 
-    With ``warm_start`` its model, and the codings of its data, go on.
+    With ``warm_start`` its model, and the codings of its data, go on. The estimator stays as it
+    was: :func:`keep` lets it take over what is returned.
 
     Parameters
     ----------
@@ -84,8 +93,15 @@ def fit_estimator(estimator, beta, X, y, sample_weight=None, X_val=None, y_val=N
     beta : float, pair or array-like of shape (n_layers, 2)
     X, y, sample_weight, X_val, y_val
         As for fit.
+    task : FitTask or None
+        The task whose subtasks the epochs are.
     **segments
         ``segments`` and ``segments_val``, as for fit.
+
+    Returns
+    -------
+    problem : Problem
+    trained : Trained
     """
     previous = fitted = None
     if estimator.warm_start and hasattr(estimator, "net_"):
@@ -101,11 +117,17 @@ def fit_estimator(estimator, beta, X, y, sample_weight=None, X_val=None, y_val=N
         problem = lay_out(estimator, checked)
         settings = training_settings(estimator, problem)
         beta, callbacks = beta_matrix(beta, estimator.n_layers), tuple(estimator.callbacks or ())
-        trained = fit_problem(problem, settings, beta, seed, callbacks, previous)
+        return problem, fit_problem(problem, settings, beta, seed, callbacks, previous, task)
+
+
+def keep(estimator, problem, trained):
+    """Let an estimator take over what :func:`train_estimator` returned."""
     return estimator._keep(problem, trained)
 
 
-def fit_estimators(estimators, X, y, sample_weight=None, X_val=None, y_val=None, **segments):
+def fit_estimators(
+    estimators, X, y, sample_weight=None, X_val=None, y_val=None, *, tasks=None, **segments
+):
     """Fit estimators of one shape in place; they may differ in :data:`STACKABLE` parameters only.
 
     Parameters
@@ -114,19 +136,31 @@ def fit_estimators(estimators, X, y, sample_weight=None, X_val=None, y_val=None,
         One that diverges stays unfitted.
     X, y, sample_weight, X_val, y_val
         As for fit.
+    tasks : list of FitTask or None
+        For each of them its task in the fit of a meta-estimator; they are begun here, and ended by
+        the caller.
     **segments
         ``segments`` and ``segments_val``, as for fit.
 
     Returns
     -------
-    errors : list of DivergenceError or None
-        What ended each of them.
+    outcomes : list of estimator or Failed
+        Each estimator, fitted, or what ended it.
     seconds : float
     """
     started = time.perf_counter()
     first = estimators[0]
     seeds = [draw_seed(estimator.random_state) for estimator in estimators]
-    with torch_state(first.n_threads, seeds[0], resolve_device(first.device)):
+    with ExitStack() as open_tasks:
+        tasks = tasks or [FitTask() for _ in estimators]
+        data = {"X": X, "y": y, "metadata": metadata_of(sample_weight)}
+        own_tasks = [
+            open_tasks.enter_context(_task_of(estimator, task, data))
+            for estimator, task in zip(estimators, tasks, strict=True)
+        ]
+        open_tasks.enter_context(
+            torch_state(first.n_threads, seeds[0], resolve_device(first.device))
+        )
         # The split of early stopping is the only thing in the data that a seed decides, and
         # candidates of different seeds are then not stacked (plan_stacks).
         problem = prepare(first, X, y, sample_weight, X_val, y_val, seed=seeds[0], **segments)
@@ -136,17 +170,26 @@ def fit_estimators(estimators, X, y, sample_weight=None, X_val=None, y_val=None,
                 seed,
                 training_settings(estimator, problem),
                 tuple(estimator.callbacks or ()),
+                task,
             )
-            for estimator, seed in zip(estimators, seeds, strict=True)
+            for estimator, seed, task in zip(estimators, seeds, own_tasks, strict=True)
         ]
-        outcomes = fit_candidates(problem, candidates)
-    errors = []
-    for estimator, outcome in zip(estimators, outcomes, strict=True):
-        failed = isinstance(outcome, Failed)
-        errors.append(outcome.error if failed else None)
-        if not failed:
-            estimator._keep(problem, outcome)
-    return errors, time.perf_counter() - started
+        outcomes = [
+            outcome if isinstance(outcome, Failed) else keep(estimator, problem, outcome)
+            for estimator, outcome in zip(
+                estimators, fit_candidates(problem, candidates), strict=True
+            )
+        ]
+    return outcomes, time.perf_counter() - started
+
+
+@contextmanager
+def _task_of(estimator, task, data):
+    """The task of an estimator's fit, which is the one that a meta-estimator has for it."""
+    with task.handed_to(estimator):
+        task.begin(**data)
+        with fit_task(estimator, estimator.max_iter, **data) as own:
+            yield own
 
 
 def plan_stacks(estimator, checked, n_candidates, stacked="auto"):

@@ -39,10 +39,9 @@ class ResidualClassifier(ClassifierMixin, ResidualTransformerBase):
     def _weigh(self, y, weight):
         return weigh_classes(self.class_weight, y, weight)
 
-    def _keep(self, problem, trained):
-        super()._keep(problem, trained)
-        self.classes_ = problem.preprocessing.targets.classes
-        return self
+    def _fitted_attributes(self, problem, trained):
+        attributes = super()._fitted_attributes(problem, trained)
+        return attributes | {"classes_": problem.preprocessing.targets.classes}
 
     def predict(self, X, *, segments=None):
         """Predict the most probable class.

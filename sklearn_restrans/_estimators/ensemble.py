@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -18,19 +18,28 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from .._compat import HasMethods, Interval, _fit_context
+from .._compat import (
+    CallbackSupportMixin,
+    HasMethods,
+    Interval,
+    _fit_context,
+    fit_task,
+    metadata_of,
+)
 from .._data.targets import checked_labels
+from .._validation import check_n_jobs
 from ..exceptions import DivergenceError
-from .candidates import fit_estimators, plan_stacks
+from .base import forget
+from .candidates import Failed, fit_estimators, plan_stacks
 from .classifier import ResidualTransformerClassifier
-from .parameters import check_parameters
+from .parameters import check_parameters, draw_seed
 from .preparation import check_data
 from .regressor import ResidualTransformerRegressor
 
 __all__ = ["SeedEnsembleClassifier", "SeedEnsembleRegressor"]
 
 
-class _SeedEnsemble(MetaEstimatorMixin, BaseEstimator):
+class _SeedEnsemble(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     """Fit one estimator from several seeds."""
 
     _parameter_constraints: ClassVar[dict] = {
@@ -84,40 +93,63 @@ class _SeedEnsemble(MetaEstimatorMixin, BaseEstimator):
         TypeError
             If ``estimator`` is none of this package, or of the other kind.
         """
-        base = self._base()
-        rng = check_random_state(self.random_state)
-        seeds = rng.randint(2**31 - 1, size=int(self.n_estimators))
-        members = [clone(base).set_params(random_state=int(seed)) for seed in seeds]
+        check_n_jobs(self.n_jobs)
+        members = self._members()
         data = (X, y, sample_weight, X_val, y_val)
         told = {"segments": segments, "segments_val": segments_val}
-        n_alike = 1 if base.early_stopping and X_val is None else len(members)
         check_parameters(members[0])
         checked = check_data(members[0], *data, **told)
-        self.plan_ = plan_stacks(members[0], checked, n_alike)
-        n_parts = max(-(-len(members) // self.plan_["size"]), effective_n_jobs(self.n_jobs))
-        parts = np.array_split(range(len(members)), min(n_parts, len(members)))
-        done = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_part)([members[k] for k in part], data, told) for part in parts
-        )
-        fitted = [pair for part in done for pair in part]
-        self.estimators_ = [model for model, error in fitted if error is None]
-        self.errors_ = [str(error) for _, error in fitted if error is not None]
-        if not self.estimators_:
-            raise DivergenceError(f"all {len(members)} members diverged: {self.errors_[0]}")
-        self.n_features_in_ = self.estimators_[0].n_features_in_
-        for name in ("feature_names_in_", "classes_"):
-            if hasattr(self.estimators_[0], name):
-                setattr(self, name, getattr(self.estimators_[0], name))
+        # Early stopping gives members of different seeds different training rows.
+        n_alike = 1 if members[0].early_stopping and X_val is None else len(members)
+        plan = plan_stacks(members[0], checked, n_alike)
+        shown = {"X": X, "y": y, "metadata": metadata_of(sample_weight)}
+        with fit_task(self, len(members), inner=self.estimator, ordered=False, **shown) as task:
+            outcomes = self._fit_in_parts(members, plan["size"], data, told, task.without_data())
+            self._keep_those_that_ended(outcomes, plan)
         return self
+
+    def _members(self):
+        """An unfitted estimator for every seed."""
+        base, seed = self._base(), self.random_state
+        # None must not draw from numpy's global generator, as it does in check_random_state.
+        rng = check_random_state(draw_seed(None) if seed is None else seed)
+        seeds = rng.randint(2**31 - 1, size=int(self.n_estimators))
+        return [clone(base).set_params(random_state=int(seed)) for seed in seeds]
 
     def _base(self):
         base = self._default() if self.estimator is None else self.estimator
         if not isinstance(base, self._default):
+            got, remedy = type(base).__name__, "put preprocessing in a Pipeline around the ensemble"
+            if isinstance(base, type):
+                got, remedy = f"the class {base.__name__}", "add brackets to make an estimator"
             raise TypeError(
                 f"estimator of {type(self).__name__} must be a {self._default.__name__}, got "
-                f"{type(base).__name__}; put preprocessing in a Pipeline around the ensemble."
+                f"{got}; {remedy}."
             )
         return base
+
+    def _fit_in_parts(self, members, size, data, told, task):
+        """Each member, fitted, or `Failed`."""
+        tasks = [task.subtask("fit-member", number=number) for number in range(len(members))]
+        n_parts = max(-(-len(members) // size), check_n_jobs(self.n_jobs))
+        parts = np.array_split(range(len(members)), min(n_parts, len(members)))
+        done = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fit_part)([members[k] for k in part], data, told, [tasks[k] for k in part])
+            for part in parts
+        )
+        return [outcome for part in done for outcome in part]
+
+    def _keep_those_that_ended(self, outcomes, plan):
+        """Set the fitted attributes, all at once: a fit that fails leaves an earlier one."""
+        errors = [str(each.error) for each in outcomes if isinstance(each, Failed)]
+        estimators = [each for each in outcomes if not isinstance(each, Failed)]
+        if not estimators:
+            raise DivergenceError(f"all {len(outcomes)} members diverged: {errors[0]}")
+        forget(self)
+        self.estimators_, self.errors_, self.plan_ = estimators, errors, plan
+        for name in ("n_features_in_", "feature_names_in_", "classes_"):
+            if hasattr(estimators[0], name):
+                setattr(self, name, getattr(estimators[0], name))
 
     def _mean_of(self, method, X, segments):
         check_is_fitted(self)
@@ -126,7 +158,9 @@ class _SeedEnsemble(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        of_member = get_tags(self._default() if self.estimator is None else self.estimator)
+        # Tags are asked of every estimator, also of one that fit is going to refuse.
+        known = isinstance(self.estimator, self._default)
+        of_member = get_tags(self.estimator if known else self._default())
         tags.input_tags = of_member.input_tags
         tags.target_tags = of_member.target_tags
         return tags
@@ -327,7 +361,9 @@ class SeedEnsembleClassifier(ClassifierMixin, _SeedEnsemble):
         return accuracy_score(checked_labels(y), predicted, sample_weight=sample_weight)
 
 
-def _fit_part(members, data, segments):
-    """Each member, and the error that ended it or None."""
-    errors, _ = fit_estimators(members, *data, **segments)
-    return list(zip(members, errors, strict=True))
+def _fit_part(members, data, segments, tasks):
+    """Each member, fitted, or `Failed`."""
+    outcomes, _ = fit_estimators(members, *data, tasks=tasks, **segments)
+    for task in tasks:
+        task.end()
+    return outcomes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,8 +14,8 @@ from .._model.transformer import ResidualTransformer, sinusoidal
 from .._training.loop import train
 from .._training.net import Net, make_net
 from .._training.skorch_names import PrintLog
-from .._training.state import continue_net
-from .._training.stopping import EpochHook, make_rule
+from .._training.state import continue_net, net_state, restore_net
+from .._training.stopping import EpochHook, EpochTasks, make_rule
 from ..diagnostics.conditioning import Conditioning
 from .probe import Probe
 
@@ -42,7 +44,7 @@ class Trained:
 class Run:
     """One training under way: a net, its stop rule, and the record of its probe set."""
 
-    def __init__(self, problem, settings, beta, seed, callbacks=(), previous=None):
+    def __init__(self, problem, settings, beta, seed, callbacks=(), previous=None, task=None):
         """Make the net and record its start.
 
         Parameters
@@ -54,6 +56,8 @@ class Run:
         callbacks : sequence of skorch callbacks
         previous : Net or None
             A net to continue; it is copied and stays as it is.
+        task : FitTask or None
+            The task whose subtasks the epochs are.
         """
         self.problem, self.settings, self.seed = problem, settings, seed
         generator = torch.Generator().manual_seed(seed)
@@ -70,8 +74,28 @@ class Run:
         if settings.conditioning_interval is not None:
             hook = EpochHook(self.probe.record, settings.conditioning_interval)
             hooks.insert(0, ("conditioning", hook))
+        if task is not None and task.context is not None:
+            hooks.append(("epoch_tasks", EpochTasks(task, partial(self._attributes, task))))
         net.callbacks_ = [*net.callbacks_, *hooks]
         net.generator_ = generator
+
+    def _attributes(self, task):
+        """Fitted attributes of the model as it would be if training ended now.
+
+        The net is a copy, as this one trains on.
+        """
+        own = self.net.module_
+        module = ResidualTransformer(own.arch).to(own.W_in.device, own.W_in.dtype)
+        net = make_net(module, self.settings)
+        restore_net(net, net_state(self.net, with_optimizer=False))
+        best_epoch = len(net.history)
+        if self.rule.best_weights_ is not None:
+            module.load_state_dict(self.rule.best_weights_)
+            best_epoch = self.rule.start_ + self.rule.best_epoch_
+        conditioning = copy.deepcopy(self.probe.conditioning)
+        trained = Trained(net, best_epoch, conditioning, list(self.probe.gradients))
+        attributes = task.estimator._fitted_attributes(self.problem, trained)
+        return attributes | {"_preprocessing": self.problem.preprocessing}
 
     def release(self):
         """Take from the net what belongs to this training only: its hooks, generator and data."""
@@ -86,7 +110,7 @@ class Run:
         return Trained(self.net, best_epoch, self.probe.conditioning, self.probe.gradients)
 
 
-def fit_problem(problem, settings, beta, seed, callbacks=(), previous=None):
+def fit_problem(problem, settings, beta, seed, callbacks=(), previous=None, task=None):
     """Train one candidate; see `Run` for the arguments.
 
     Raises
@@ -94,7 +118,7 @@ def fit_problem(problem, settings, beta, seed, callbacks=(), previous=None):
     DivergenceError
         If a loss, a weight or an output leaves the finite numbers.
     """
-    run = Run(problem, settings, beta, seed, callbacks, previous)
+    run = Run(problem, settings, beta, seed, callbacks, previous, task)
     try:
         best = train(run.net, problem.train, problem.valid, settings.max_iter, run.rule, seed)
     finally:

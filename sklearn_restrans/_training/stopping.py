@@ -74,3 +74,29 @@ class EpochHook(Callback):
     def on_epoch_end(self, net, **_):
         if len(net.history) % self.interval == 0:
             self.hook(len(net.history))
+
+
+class EpochTasks(Callback):
+    """Tells scikit-learn's callbacks of every epoch, as subtasks of the task of the fit.
+
+    It comes after the stop rule, so that a model shown at the end of an epoch is the one that the
+    rule would keep.
+    """
+
+    def __init__(self, task, attributes):
+        self.task, self.attributes = task, attributes
+
+    def on_train_begin(self, net, **_):
+        self.epoch_ = None
+
+    def on_epoch_begin(self, net, **_):
+        self.epoch_ = self.task.subtask("epoch").begin()
+
+    def on_epoch_end(self, net, **_):
+        if self.epoch_.end(self.attributes):
+            raise StopTraining
+
+    def on_train_end(self, net, **_):
+        # An epoch that another callback or the rule made the last one is still open.
+        if self.epoch_ is not None:
+            self.epoch_.end(self.attributes)

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import time
 import warnings
-from functools import partial
+from functools import partial, update_wrapper
 from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed
 from scipy.stats import t
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import indexable
 
-from .._compat import _check_sample_weight, _safe_indexing, takes_sample_weight
-from .._estimators.candidates import fit_estimators, plan_stacks
+from .._compat import (
+    FitTask,
+    _check_sample_weight,
+    _safe_indexing,
+    takes_sample_weight,
+)
+from .._estimators.candidates import Failed, fit_estimators, plan_stacks
 from .._estimators.classifier import ResidualTransformerClassifier
 from .._estimators.parameters import check_parameters
 from .._estimators.preparation import check_data
 from .._estimators.regressor import ResidualTransformerRegressor
-from .._validation import check_integer, check_scorer, check_splits
+from .._validation import (
+    check_groups,
+    check_integer,
+    check_n_jobs,
+    check_scorer,
+    check_splits,
+)
 
 __all__ = ["BetaPath", "residual_beta_path"]
 
@@ -231,90 +244,142 @@ def residual_beta_path(
     >>> len(path.to_frame())
     6
     """
+    options = {"groups": groups, "sample_weight": sample_weight, "segments": segments}
+    options |= {"scoring": scoring, "n_seeds": n_seeds, "stacked": stacked, "n_jobs": n_jobs}
+    return path_of(X, y, betas, estimator, cv, FitTask(), **options)
+
+
+def path_of(
+    X,
+    y,
+    betas,
+    estimator,
+    cv,
+    task,
+    *,
+    groups=None,
+    sample_weight=None,
+    segments=None,
+    scoring=None,
+    n_seeds=1,
+    stacked="auto",
+    n_jobs=None,
+):
+    """:func:`residual_beta_path` as a part of a fit: its fits are subtasks of ``task``."""
     betas = _check_betas(betas)
     n_seeds = check_integer("n_seeds", n_seeds)
-    if stacked != "auto" and not isinstance(stacked, bool):
-        raise ValueError(f"stacked must be 'auto', True or False, got {stacked!r}.")
-    estimator = ResidualTransformerRegressor() if estimator is None else estimator
-    if not isinstance(estimator, ResidualTransformerRegressor | ResidualTransformerClassifier):
-        raise TypeError(
-            "estimator must be a ResidualTransformerRegressor or -Classifier, got "
-            f"{type(estimator).__name__}; put preprocessing before the call."
-        )
+    if not isinstance(stacked, bool) and not (isinstance(stacked, str) and stacked == "auto"):
+        raise ValueError(f"stacked must be 'auto', True or False, got {stacked!r:.80}.")
+    estimator = _checked_estimator(estimator)
+    n_processes = check_n_jobs(n_jobs)
+    seeds = _seeds(estimator.random_state, n_seeds)
+    scorer = check_scorer(estimator, scoring)
     # Bad input is refused here, once, with the sentences of fit, and not by some fold.
     checked_for = clone(estimator).set_params(residual_beta=betas[0])
     check_parameters(checked_for)
     checked = check_data(checked_for, X, y, sample_weight, segments=segments)
     n_alike = len(betas) * (1 if estimator.early_stopping else n_seeds)
     plan = plan_stacks(checked_for, checked, n_alike, stacked)
+    if groups is not None:
+        check_groups(groups, len(checked.y))
     X, y, groups, segments = indexable(X, y, groups, segments)
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, np.empty((len(y), 0)))
-    splits = [(None, None)]
-    if cv is not None:
-        splits = check_splits(cv, X, y, groups, classifier=is_classifier(estimator))
-        for number, (train, _) in enumerate(splits):
-            if is_classifier(estimator) and len(np.unique(_safe_indexing(y, train))) < 2:
-                raise ValueError(
-                    f"the training part of fold {number} holds one class only; use a stratified "
-                    "splitter or fewer folds."
-                )
-    seeds = _seeds(estimator.random_state, n_seeds)
-    scorer = check_scorer(estimator, scoring)
+    splits = _checked_splits(estimator, cv, X, y, groups)
     if cv is None:
         scorer = None
     weigh = scorer is not None and sample_weight is not None and _takes_weights(scorer)
-    tasks = _tasks(splits, betas, seeds, estimator.early_stopping, plan["size"], n_jobs)
-    fits = Parallel(n_jobs=n_jobs)(
-        delayed(_fit_task)(estimator, X, y, sample_weight, segments, scorer, weigh, *task)
-        for task in tasks
+    parts = _parts(splits, betas, seeds, estimator.early_stopping, plan["size"], n_processes)
+    search, tasks = _subtasks(task, parts)
+    done = Parallel(n_jobs=n_jobs)(
+        delayed(_fit_part)(estimator, X, y, sample_weight, segments, scorer, weigh, *part, own)
+        for part, own in zip(parts, tasks, strict=True)
     )
+    search.end()
     order = {beta: k for k, beta in enumerate(betas)}
     fits = sorted(
-        (fit for group in fits for fit in group),
+        (fit for part in done for fit in part),
         key=lambda fit: (order[fit["beta"]], fit["seed"], fit["fold"]),
     )
     return BetaPath(fits, plan)
 
 
-def _tasks(splits, betas, seeds, early_stopping, group_size, n_jobs):
+def _checked_estimator(estimator):
+    estimator = ResidualTransformerRegressor() if estimator is None else estimator
+    if isinstance(estimator, ResidualTransformerRegressor | ResidualTransformerClassifier):
+        return estimator
+    got, remedy = type(estimator).__name__, "put preprocessing before the call"
+    if isinstance(estimator, type):
+        got, remedy = f"the class {estimator.__name__}", "add brackets to make an estimator"
+    raise TypeError(
+        f"estimator must be a ResidualTransformerRegressor or -Classifier, got {got}; {remedy}."
+    )
+
+
+def _checked_splits(estimator, cv, X, y, groups):
+    """Pairs (train, test) of row numbers; (None, None) stands for all rows."""
+    if cv is None:
+        return [(None, None)]
+    splits = check_splits(cv, X, y, groups, classifier=is_classifier(estimator))
+    for number, (train, _) in enumerate(splits):
+        if is_classifier(estimator) and len(np.unique(_safe_indexing(y, train))) < 2:
+            raise ValueError(
+                f"the training part of fold {number} holds one class only; use a stratified "
+                "splitter or fewer folds."
+            )
+    return splits
+
+
+def _subtasks(task, parts):
+    """For each part a list of the tasks of its fits."""
+    search = task.without_data().subtask("search", sum(len(p[-1]) for p in parts), ordered=False)
+    search.begin()
+    numbers = itertools.count()
+    return search, [
+        [search.subtask("candidate-split-evaluation", number=next(numbers)) for _ in part[-1]]
+        for part in parts
+    ]
+
+
+def _parts(splits, betas, seeds, early_stopping, group_size, n_processes):
     """Groups of candidates on a fold, (fold, train, test, pairs of beta and seed)."""
     blocks = [[(beta, seed) for beta in betas] for seed in seeds]
     if not early_stopping:
         # Only the split of early stopping makes the data of two seeds differ.
         blocks = [[pair for block in blocks for pair in block]]
-    tasks = [
-        (fold, train, test, part)
+    parts = [
+        (fold, train, test, group)
         for fold, (train, test) in enumerate(splits)
         for pairs in blocks
-        for part in _split(pairs, -(-len(pairs) // group_size))
+        for group in _split(pairs, -(-len(pairs) // group_size))
     ]
     # The groups left over when each process has had equally many are divided among all processes,
     # so that none of them waits for another.
-    n_processes = effective_n_jobs(n_jobs)
-    even = len(tasks) - len(tasks) % n_processes
-    tasks[even:] = [
-        (*data, part) for *data, pairs in tasks[even:] for part in _split(pairs, n_processes)
+    even = len(parts) - len(parts) % n_processes
+    parts[even:] = [
+        (*data, group) for *data, pairs in parts[even:] for group in _split(pairs, n_processes)
     ]
-    return tasks
+    return parts
 
 
 def _check_betas(betas):
     """Validated coefficients as a list of floats."""
     wanted = "betas must be a list of different finite numbers >= 0"
     try:
-        values = list(betas)
+        values = [] if isinstance(betas, str | bytes | dict) else list(betas)
     except TypeError:
         values = []
     if not values:
-        raise ValueError(f"{wanted}, got {betas!r}.")
+        raise ValueError(f"{wanted}, got {betas!r:.80}.")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, Real):
             raise ValueError(
-                f"{wanted}, got {value!r} among them; a pair or a matrix is no point of a path."
+                f"{wanted}, got {value!r:.80} among them; a path takes single numbers, not pairs "
+                "or matrices."
             )
-        if not np.isfinite(float(value)) or value < 0:
-            raise ValueError(f"{wanted}, got {value!r} among them.")
+        # Compared as they are: an integer may be too large for a float.
+        if not 0 <= value <= np.finfo(float).max:
+            raise ValueError(f"{wanted}, got {value!r:.80} among them.")
     values = [float(value) for value in values]
     if len(set(values)) < len(values):
         raise ValueError(f"{wanted}, got one of them twice: {values}.")
@@ -353,7 +418,9 @@ def _takes_weights(scorer):
     return takes
 
 
-def _fit_task(estimator, X, y, sample_weight, segments, scorer, weigh, fold, train, test, pairs):
+def _fit_part(
+    estimator, X, y, sample_weight, segments, scorer, weigh, fold, train, test, pairs, tasks
+):
     """Fit one group of candidates on one fold; a dict per candidate."""
 
     def part(rows):
@@ -366,42 +433,45 @@ def _fit_task(estimator, X, y, sample_weight, segments, scorer, weigh, fold, tra
         clone(estimator).set_params(residual_beta=beta, random_state=seed) for beta, seed in pairs
     ]
     *data, labels = part(train)
-    errors, seconds = fit_estimators(candidates, *data, segments=labels)
+    outcomes, seconds = fit_estimators(candidates, *data, segments=labels, tasks=tasks)
+    for task in tasks:
+        task.end()
     fits = []
-    for (beta, seed), model, error in zip(pairs, candidates, errors, strict=True):
+    for (beta, seed), outcome in zip(pairs, outcomes, strict=True):
+        failed = isinstance(outcome, Failed)
         fit = {
             "beta": beta,
             "seed": seed,
             "fold": fold,
-            "estimator": model if error is None else None,
-            "error": "" if error is None else str(error),
+            "estimator": None if failed else outcome,
+            "error": str(outcome.error) if failed else "",
             "score": np.nan,
             "fit_time": seconds / len(pairs),
             "score_time": np.nan,
         }
-        if scorer is not None and error is None:
+        if scorer is not None and not failed:
             X_test, y_test, weight, labels = part(test)
             weights = {"sample_weight": weight} if weigh else {}
-            fit |= _score(scorer, _with_segments(model, labels), X_test, y_test, **weights)
+            fit |= _score(scorer, _with_segments(outcome, labels), X_test, y_test, **weights)
         fits.append(fit)
     return fits
 
 
-class _Labelled:
-    """A fitted model that is told the segments of the rows it predicts, for scorers."""
-
-    def __init__(self, model, segments):
-        self._model, self._segments = model, segments
-
-    def __getattr__(self, name):
-        found = getattr(self._model, name)
-        if name not in ("predict", "predict_proba", "predict_log_proba", "score"):
-            return found
-        return partial(found, segments=self._segments)
-
-
 def _with_segments(model, segments):
-    return model if segments is None else _Labelled(model, segments)
+    """A copy of a fitted model that takes the rows it predicts to be of these segments.
+
+    A scorer passes X alone. The copy is an estimator of the same class with the same parameters,
+    so that scorers find all they ask for; only its methods know the segments by themselves.
+    """
+    if segments is None:
+        return model
+    told = copy.copy(model)
+    for name in ("predict", "predict_proba", "predict_log_proba", "score"):
+        if hasattr(model, name):
+            method = getattr(model, name)
+            # With the name of the method, by which scorers tell what they have called.
+            setattr(told, name, update_wrapper(partial(method, segments=segments), method))
+    return told
 
 
 def _score(scorer, model, X, y, **weights):
@@ -409,7 +479,7 @@ def _score(scorer, model, X, y, **weights):
     started = time.perf_counter()
     try:
         score, error = float(scorer(model, X, y, **weights)), ""
-    except (TypeError, ValueError) as caught:
+    except (AttributeError, TypeError, ValueError) as caught:
         score, error = np.nan, f"no score: {caught}"
     if not error and not np.isfinite(score):
         error = f"no score: it is {score} on the {len(y)} row(s) of the test part"

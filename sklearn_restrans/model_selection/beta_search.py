@@ -6,14 +6,14 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.exceptions import NotFittedError
 
-from .._compat import _fit_context
+from .._compat import _fit_context, fit_task, metadata_of
 from .._estimators.base import forget
-from .._estimators.candidates import fit_estimator
+from .._estimators.candidates import keep, train_estimator
 from .._estimators.classifier import ResidualClassifier, ResidualTransformerClassifier
 from .._estimators.declaration import declared
 from .._estimators.parameters import OF_CLASSIFIERS, OF_SEARCHES, SearchParameters
 from .._estimators.regressor import ResidualRegressor, ResidualTransformerRegressor
-from .beta_path import residual_beta_path
+from .beta_path import path_of
 
 _OF_THE_SEARCH = ("betas", "cv", "scoring", "refit", "n_seeds", "n_jobs")
 
@@ -58,7 +58,30 @@ class BetaSearch:
         ValueError
             If an argument does not fit the others, or no beta has a finite score.
         """
-        path = self._search(X, y, sample_weight, groups, segments)
+        shown = {"X": X, "y": y, "metadata": metadata_of(sample_weight)}
+        with fit_task(self, 1 + self.refit, **shown) as task:
+            path = self._search(X, y, sample_weight, groups, segments, task)
+            best, results = self._choose(path)
+            beta, trained = float(path.betas[best]), None
+            if self.refit:
+                refit = task.subtask("refit-with-best-params", self.max_iter).begin()
+                data = (X, y, sample_weight)
+                trained = train_estimator(self, beta, *data, task=refit, segments=segments)
+            # All attributes are set at once, here: a fit that ends before leaves an earlier one.
+            if trained is None:
+                forget(self)
+            else:
+                keep(self, *trained)
+            self.beta_path_, self.cv_results_ = path, results
+            self.best_index_, self.best_score_ = best, float(results["mean_test_score"][best])
+            self.residual_beta_ = beta
+            if self.refit:
+                refit.end({})
+        return self
+
+    @staticmethod
+    def _choose(path):
+        """The place of the best beta of a path, and its table of results."""
         results = _results(path)
         means = results["mean_test_score"]
         if not np.isfinite(means).any():
@@ -67,27 +90,19 @@ class BetaSearch:
                 f"no beta of {path.betas.tolist()} has a finite score"
                 + (f"; the first error was: {errors[0]}" if errors else ".")
             )
-        best = int(np.nanargmax(means))
-        beta = float(path.betas[best])
-        if self.refit:
-            fit_estimator(self, beta, X, y, sample_weight, segments=segments)
-        else:
-            forget(self)
-        self.beta_path_, self.cv_results_ = path, results
-        self.best_index_, self.best_score_ = best, float(means[best])
-        self.residual_beta_ = beta
-        return self
+        return int(np.nanargmax(means)), results
 
-    def _search(self, X, y, sample_weight, groups, segments):
+    def _search(self, X, y, sample_weight, groups, segments, task):
         """The path over all betas and folds, with the plain estimator of the same parameters."""
         params = self.get_params(deep=False)
         own = {name: params.pop(name) for name in _OF_THE_SEARCH}
-        return residual_beta_path(
+        return path_of(
             X,
             y,
             own["betas"],
-            estimator=self._plain(**params),
-            cv=5 if own["cv"] is None else own["cv"],
+            self._plain(**params),
+            5 if own["cv"] is None else own["cv"],
+            task,
             groups=groups,
             sample_weight=sample_weight,
             segments=segments,
@@ -99,8 +114,8 @@ class BetaSearch:
     def __sklearn_is_fitted__(self):
         if hasattr(self, "beta_path_") and not hasattr(self, "net_"):
             raise NotFittedError(
-                "refit=False keeps no fitted model; read cv_results_ and beta_path_, or set "
-                "refit=True."
+                f"this {type(self).__name__} was fitted with refit=False, which keeps no model: "
+                "read cv_results_ and beta_path_, or fit it with refit=True."
             )
         return super().__sklearn_is_fitted__()
 

@@ -19,16 +19,20 @@ from .._compat import (
     _safe_indexing,
     _score,
     conclude_search,
+    fit_task,
+    metadata_of,
     named_scorers,
     routed_parameters,
     search_scorers,
 )
-from .._estimators.candidates import STACKABLE, fit_estimators, plan_stacks
+from .._data.targets import checked_labels
+from .._estimators.base import forget
+from .._estimators.candidates import STACKABLE, Failed, fit_estimators, plan_stacks
 from .._estimators.classifier import ResidualTransformerClassifier
 from .._estimators.parameters import check_parameters
 from .._estimators.preparation import check_data
 from .._estimators.regressor import ResidualTransformerRegressor
-from .._validation import check_splits
+from .._validation import check_groups, check_n_jobs, check_splits
 
 __all__ = ["StackedGridSearchCV"]
 
@@ -121,18 +125,36 @@ multimetric_
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
+        check_n_jobs(self.n_jobs)
         scorers, refit_metric = search_scorers(self)
         X, y = indexable(X, y)
+        if params.get("groups") is not None:
+            check_groups(params["groups"], len(y))
         params = _check_method_params(X, params=params)
         routed = routed_parameters(self, params)
-        candidates = list(ParameterGrid(self.param_grid))
+        is_labelled = is_classifier(self.estimator)
+        if is_labelled:
+            _check_labels(y)
+        candidates = _checked_candidates(self.param_grid)
+        splits = check_splits(self.cv, X, y, classifier=is_labelled, **routed.splitter.split)
+        shown = {"X": X, "y": y, "metadata": metadata_of(params.get("sample_weight"))}
+        n_tasks = 1 + (self.refit is not False)
+        with fit_task(self, n_tasks, inner=self.estimator, **shown) as task:
+            outputs, plans = self._evaluate(X, y, candidates, splits, scorers, routed, task)
+            found = conclude_search(self, candidates, outputs, refit_metric, len(splits))
+            found |= {"n_splits_": len(splits), "plans_": plans}
+            found["scorer_"] = named_scorers(scorers)
+            if self.refit:
+                fit_params = routed.estimator.fit
+                found |= self._refit(X, y, found["best_params_"], fit_params, task)
+            # All attributes are set at once, here: a fit that ends before leaves an earlier one.
+            forget(self)
+            vars(self).update(found)
+        return self
+
+    def _evaluate(self, X, y, candidates, splits, scorers, routed, task):
+        """The outputs of every candidate on every fold, and the plan of every group."""
         groups = _groups_of_one_shape(self.estimator, candidates)
-        splits = check_splits(
-            self.cv, X, y, classifier=is_classifier(self.estimator), **routed.splitter.split
-        )
-        if not candidates:
-            raise ValueError("no fit to make: param_grid has 0 candidates.")
-        self.n_splits_ = len(splits)
         if self.verbose > 0:
             _print_size(len(candidates), len(splits))
         settings = {
@@ -143,6 +165,12 @@ multimetric_
             "error_score": self.error_score,
             "verbose": self.verbose,
         }
+        # As in GridSearchCV, a task for each candidate on each fold, numbered by candidate first.
+        n_fits = len(candidates) * len(splits)
+        search = task.without_data().subtask("search", n_fits, ordered=False).begin()
+        tasks = [
+            search.subtask("candidate-split-evaluation", number=number) for number in range(n_fits)
+        ]
         parallel = Parallel(n_jobs=self.n_jobs, pre_dispatch=self.pre_dispatch)
         done = parallel(
             delayed(_fit_and_score_group)(
@@ -151,30 +179,51 @@ multimetric_
                 X,
                 y,
                 *split,
-                fold=f"{number}/{len(splits)}",
+                fold=f"{number + 1}/{len(splits)}",
+                tasks=[tasks[k * len(splits) + number] for k in group],
                 **settings,
             )
             for group in groups
-            for number, split in enumerate(splits, 1)
+            for number, split in enumerate(splits)
         )
-        outputs = {}
-        self.plans_ = []
+        search.end()
+        outputs, plans = {}, []
         for number, (plan, group_outputs) in enumerate(done):
             group, fold = groups[number // len(splits)], number % len(splits)
             if fold == 0:
-                self.plans_.append(plan | {"candidates": group})
+                plans.append(plan | {"candidates": group})
             outputs |= {(k, fold): out for k, out in zip(group, group_outputs, strict=True)}
-        outputs = [outputs[key] for key in sorted(outputs)]
-        conclude_search(self, candidates, outputs, refit_metric)
-        if self.refit:
-            best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
+        return [outputs[key] for key in sorted(outputs)], plans
+
+    def _refit(self, X, y, best_params, fit_params, task):
+        """The best candidate fitted on all data, as fitted attributes."""
+        best = clone(self.estimator).set_params(**clone(best_params, safe=False))
+        refit = task.subtask("refit-with-best-params")
+        with refit.handed_to(best):
+            refit.begin()
             started = time.perf_counter()
-            self.best_estimator_ = best.fit(X, y, **routed.estimator.fit)
-            self.refit_time_ = time.perf_counter() - started
-            if hasattr(best, "feature_names_in_"):
-                self.feature_names_in_ = best.feature_names_in_
-        self.scorer_ = named_scorers(scorers)
-        return self
+            best.fit(X, y, **fit_params)
+            found = {"best_estimator_": best, "refit_time_": time.perf_counter() - started}
+        refit.end()
+        if hasattr(best, "feature_names_in_"):
+            found["feature_names_in_"] = best.feature_names_in_
+        return found
+
+
+def _check_labels(y):
+    """Refuse labels that cannot be sorted, before a splitter tries to keep their shares."""
+    labels = y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]  # fit warns of a column
+    if labels.dtype == object:
+        checked_labels(labels)
+
+
+def _checked_candidates(param_grid):
+    candidates = list(ParameterGrid(param_grid))
+    if not candidates:
+        raise ValueError("no fit to make: param_grid has 0 candidates.")
+    return candidates
 
 
 def _last_step(estimator):
@@ -185,9 +234,12 @@ def _last_step(estimator):
         name, model = model.steps[-1]
         prefix += f"{name}__"
     if not isinstance(model, ResidualTransformerRegressor | ResidualTransformerClassifier):
+        got, remedy = type(model).__name__, "use GridSearchCV for anything else"
+        if isinstance(model, type):
+            got, remedy = f"the class {model.__name__}", "add brackets to make an estimator"
         raise TypeError(
             "estimator must be a ResidualTransformerRegressor or -Classifier or a Pipeline that "
-            f"ends with one, got {type(model).__name__}; use GridSearchCV for anything else."
+            f"ends with one, got {got}; {remedy}."
         )
     return model, prefix
 
@@ -230,18 +282,19 @@ def _fit_and_score_group(
     error_score,
     verbose,
     fold,
+    tasks,
 ):
     """Fit candidates of one shape on one fold; the plan, and a result per candidate."""
     X_train, y_train = _safe_indexing(X, train), _safe_indexing(y, train)
     models = [clone(estimator).set_params(**clone(params, safe=False)) for params in group]
-    plan, errors, seconds = _fit_group(
-        models, X_train, y_train, _check_method_params(X, params=fit_params, indices=train)
-    )
+    fit_params = _check_method_params(X, params=fit_params, indices=train)
+    plan, fitted, seconds = _fit_group(models, X_train, y_train, fit_params, tasks)
     parts = {"test": (test, _safe_indexing(X, test), _safe_indexing(y, test))}
     if with_train:
         parts["train"] = (train, X_train, y_train)
     outputs = []
-    for model, error in zip(models, errors, strict=True):
+    for model, outcome in zip(models, fitted, strict=True):
+        error = outcome.error if isinstance(outcome, Failed) else None
         if error is not None and error_score == "raise":
             raise error
         text = None if error is None else f"{type(error).__name__}: {error}"
@@ -298,36 +351,56 @@ def _scores_in_words(out):
     return "".join(f" {n}: ({train.get(n, '')}test={test[n]:.3f})" for n in sorted(test))
 
 
-def _fit_group(models, X, y, fit_params):
-    """Fit models of one shape in place; the plan, an error or None for each, and the seconds."""
+def _fit_group(models, X, y, fit_params, tasks):
+    """Fit models of one shape in place; the plan, each model or `Failed`, and the seconds."""
     started = time.perf_counter()
+    weight_name = f"{_last_step(models[0])[1]}sample_weight"
+    beyond = [name for name in fit_params if name != weight_name]
+    if beyond:
+        plan = {"mode": "separate", "size": 1, "reason": f"fit takes {', '.join(beyond)}"}
+        outcomes = [
+            _attempt(_fit_alone, model, task, X, y, fit_params)
+            for model, task in zip(models, tasks, strict=True)
+        ]
+    else:
+        plan, outcomes = _fit_together(models, tasks, X, y, fit_params.get(weight_name))
+    for task in tasks:
+        task.end()
+    return plan, outcomes, time.perf_counter() - started
+
+
+def _fit_alone(model, task, X, y, fit_params):
+    with task.handed_to(model):
+        task.begin(X=X, y=y)
+        return model.fit(X, y, **fit_params)
+
+
+def _fit_together(models, tasks, X, y, weight):
+    """The plan of a group, and each model or `Failed`."""
+    plan = {"mode": "separate", "size": 1, "reason": "nothing could be fitted"}
     tails = [_last_step(model)[0] for model in models]
-    _, prefix = _last_step(models[0])
-    weight = fit_params.get(f"{prefix}sample_weight")
-    beyond = [name for name in fit_params if name != f"{prefix}sample_weight"]
-    reason = f"fit takes {', '.join(beyond)}" if beyond else "nothing could be fitted"
-    plan = {"mode": "separate", "size": 1, "reason": reason}
-    errors = [None] * len(models)
-    try:
-        if not beyond:
-            errors = [_error_of(check_parameters, tail) for tail in tails]
-            good = [k for k, error in enumerate(errors) if error is None]
-            if not good:
-                return plan, errors, time.perf_counter() - started
-            X = _through_earlier_steps([models[k] for k in good], X, y)
-            first = tails[good[0]]
-            plan = plan_stacks(first, check_data(first, X, y, weight), len(good))
-            for part in np.array_split(good, -(-len(good) // plan["size"])):
-                part_errors, _ = fit_estimators([tails[k] for k in part], X, y, weight)
-                for k, error in zip(part, part_errors, strict=True):
-                    errors[k] = error
-        else:
-            for k, model in enumerate(models):
-                errors[k] = _error_of(model.fit, X, y, **fit_params)
-    except Exception as error:
-        # As in GridSearchCV, data that cannot be fitted are the fit's error.
-        errors = [error if own is None else own for own in errors]
-    return plan, errors, time.perf_counter() - started
+    outcomes = [_attempt(check_parameters, tail) for tail in tails]
+    good = [k for k, outcome in enumerate(outcomes) if not isinstance(outcome, Failed)]
+    if not good:
+        return plan, outcomes
+    shared = _attempt(_share, [models[k] for k in good], X, y, weight)
+    if isinstance(shared, Failed):  # data that cannot be fitted are an error of every fit
+        return plan, [shared if k in good else outcome for k, outcome in enumerate(outcomes)]
+    X, plan = shared
+    for part in np.array_split(good, -(-len(good) // plan["size"])):
+        own = [tasks[k] for k in part]
+        fitted = _attempt(fit_estimators, [tails[k] for k in part], X, y, weight, tasks=own)
+        ends = [fitted] * len(part) if isinstance(fitted, Failed) else fitted[0]
+        for k, end in zip(part, ends, strict=True):
+            outcomes[k] = end
+    return plan, outcomes
+
+
+def _share(models, X, y, weight):
+    """What models of one shape have in common: X after the earlier steps, and the plan."""
+    X = _through_earlier_steps(models, X, y)
+    first = _last_step(models[0])[0]
+    return X, plan_stacks(first, check_data(first, X, y, weight), len(models))
 
 
 def _through_earlier_steps(models, X, y):
@@ -342,10 +415,13 @@ def _through_earlier_steps(models, X, y):
     return X
 
 
-def _error_of(function, *args, **kwargs):
-    """The error a call raised, or None: one candidate's error must not end the others."""
+def _attempt(function, *args, **kwargs):
+    """What the function returns, or `Failed`: one candidate's error must not end the others.
+
+    Any error of a fit counts, as in GridSearchCV: earlier steps of a Pipeline are other people's
+    code.
+    """
     try:
-        function(*args, **kwargs)
+        return function(*args, **kwargs)
     except Exception as error:
-        return error
-    return None
+        return Failed(error)

@@ -38,11 +38,13 @@ class _RecordScorer:
 
 
 def _without_sign(quantity):
-    if not isinstance(quantity, str):
-        raise ValueError(
-            f"quantity must be a name such as 'sigma_min' or 'rate', got {quantity!r}."
-        )
+    _check_name("quantity", quantity, "'sigma_min' or 'rate'")
     return quantity.removeprefix(_NEGATED)
+
+
+def _check_name(argument, value, examples):
+    if not isinstance(value, str):
+        raise ValueError(f"{argument} must be a name such as {examples}, got {value!r:.80}.")
 
 
 def make_conditioning_scorer(quantity, *, of="Z", layer=-1, stage="final"):
@@ -82,9 +84,11 @@ def make_conditioning_scorer(quantity, *, of="Z", layer=-1, stage="final"):
     >>> make_conditioning_scorer("sigma_min", of="attention")
     make_conditioning_scorer('sigma_min', of='attention', layer=-1, stage='final')
     """
+    _check_name("of", of, "'Z' or 'attention'")
+    _check_name("stage", stage, "'final' or 'initial'")
     check_conditioning_quantity(_without_sign(quantity), of, stage)
     if isinstance(layer, bool) or not isinstance(layer, (int, np.integer)):
-        raise ValueError(f"layer must be an integer, got {layer!r}.")
+        raise ValueError(f"layer must be an integer, got {layer!r:.80}.")
     options = {"of": of, "layer": layer, "stage": stage}
     return _RecordScorer("conditioning_", quantity, options)
 
@@ -123,5 +127,7 @@ def make_convergence_scorer(quantity, *, loss=None):
     """
     check_convergence_quantity(_without_sign(quantity), loss)
     if loss is not None and not (isinstance(loss, Real) and np.isfinite(loss)):
-        raise ValueError(f"loss must be a finite number, the training loss to reach, got {loss!r}.")
+        raise ValueError(
+            f"loss must be a finite number, the training loss to reach, got {loss!r:.80}."
+        )
     return _RecordScorer("convergence_", quantity, {"loss": loss})

@@ -3,15 +3,19 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from skorch.callbacks import Callback
 
 from sklearn_restrans import (
     DivergenceError,
@@ -158,3 +162,76 @@ def test_labels_of_any_type_are_scored_as_they_were_fitted():
     assert ensemble.score(X, y.astype(object)) == ensemble.score(X, y)
     with pytest.raises(ValueError, match=r"1 of 20 labels are missing, first in row 3 \(None\)"):
         ensemble.score(X, [None if row == 3 else label for row, label in enumerate(y)])
+
+
+class Interrupted(Callback):
+    """Ctrl-C, or any error, at the end of an epoch."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def on_epoch_end(self, net, **kwargs):
+        raise self.error
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_a_fit_that_fails_leaves_an_earlier_one_or_none(kind):
+    X, y = table()
+    of, member = SeedEnsembleRegressor, ResidualTransformerRegressor
+    if kind == "classifier":
+        of, member, y = SeedEnsembleClassifier, ResidualTransformerClassifier, (y > 0).astype(int)
+    good = member(**SMALL)
+    bad = {
+        DivergenceError: clone(good).set_params(solver="sgd", learning_rate_init=1e30, max_iter=9),
+        KeyboardInterrupt: clone(good).set_params(callbacks=[Interrupted(KeyboardInterrupt())]),
+        RuntimeError: clone(good).set_params(callbacks=[Interrupted(RuntimeError("a bug"))]),
+        ValueError: clone(good).set_params(n_heads=3),
+    }
+    for error, wrong in bad.items():
+        fresh = of(wrong, n_estimators=2, random_state=0)
+        with pytest.raises(error):
+            fresh.fit(X, y)
+        assert not [name for name in vars(fresh) if name.endswith("_")]
+        with pytest.raises(NotFittedError):
+            fresh.predict(X)
+        fitted = of(good, n_estimators=2, random_state=0).fit(X, y)
+        before, names = fitted.predict(X), set(vars(fitted))
+        with pytest.raises(error):
+            fitted.set_params(estimator=wrong).fit(X, y)
+        assert set(vars(fitted)) == names
+        np.testing.assert_array_equal(fitted.predict(X), before)
+
+
+def test_a_second_fit_leaves_nothing_of_the_first():
+    X, y = table()
+    ensemble = SeedEnsembleRegressor(regressor(), n_estimators=2, random_state=0)
+    ensemble.fit(pd.DataFrame(X, columns=list("abcd")), y)
+    assert ensemble.feature_names_in_.tolist() == list("abcd")
+    ensemble.fit(X[:, :3], y)
+    assert ensemble.n_features_in_ == 3 and not hasattr(ensemble, "feature_names_in_")
+
+
+def test_without_a_seed_the_global_generator_stays_where_it_was():
+    X, y = table()
+    before = repr(np.random.get_state())  # noqa: NPY002  the legacy generator is the global one
+    ensemble = SeedEnsembleRegressor(regressor(max_iter=1), n_estimators=3).fit(X, y)
+    assert repr(np.random.get_state()) == before  # noqa: NPY002
+    again = clone(ensemble).fit(X, y)
+    seeds = {m.random_state for each in (ensemble, again) for m in each.estimators_}
+    assert len(seeds) == 6
+
+
+@pytest.mark.parametrize("wrong", [3, "x", Ridge, ResidualTransformerRegressor, None, [1], 2.5])
+def test_tags_and_representations_of_any_estimator(wrong):
+    X, y = table()
+    for of, kind in ((SeedEnsembleRegressor, "regressor"), (SeedEnsembleClassifier, "classifier")):
+        ensemble = of(wrong)
+        assert get_tags(ensemble).estimator_type == kind
+        assert of.__name__ in repr(ensemble) and of.__name__ in ensemble._repr_html_()
+        if wrong is not None:
+            with pytest.raises((TypeError, ValueError), match="estimator"):
+                ensemble.fit(X, y)
+    with pytest.raises(TypeError, match="got the class Ridge; add brackets"):
+        SeedEnsembleRegressor(Ridge).fit(X, y)
+    with pytest.raises(ValueError, match="n_jobs=0 is no process"):
+        SeedEnsembleRegressor(regressor(), n_jobs=0).fit(X, y)

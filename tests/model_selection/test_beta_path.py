@@ -1,5 +1,7 @@
 """The beta path: a stacked fit is the separate fit, and one that fails leaves the others alone."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,9 +22,10 @@ from pathdata import (
     watch_groups,
     with_holes,
 )
-from sklearn.base import clone
-from sklearn.metrics import check_scoring
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.metrics import check_scoring, log_loss, make_scorer, r2_score, roc_auc_score
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeriesSplit
+from sklearn.utils import get_tags
 from skorch.callbacks import GradientNormClipping
 
 from sklearn_restrans import DivergenceError, SequenceView, residual_beta_path
@@ -387,3 +390,53 @@ def test_the_estimator_passed_stays_unfitted():
     before = model.get_params()
     residual_beta_path(*sequences(), BETAS, estimator=model)
     assert model.get_params() == before and not hasattr(model, "n_features_in_")
+
+
+SCORES = {
+    "regressor": [None, "r2", "neg_mean_absolute_error", make_scorer(r2_score)],
+    "classifier": [
+        None,
+        "accuracy",
+        "roc_auc",
+        "neg_log_loss",
+        "f1_macro",
+        make_scorer(log_loss, response_method="predict_proba", greater_is_better=False),
+        make_scorer(roc_auc_score, response_method=["decision_function", "predict_proba"]),
+    ],
+}
+
+
+def asked(model, X, y):
+    """A score that asks a model what scorers may ask it."""
+    assert is_classifier(model) == hasattr(model, "classes_") == hasattr(model, "predict_proba")
+    assert get_tags(model).target_tags.required and isinstance(model, BaseEstimator)
+    assert model.predict.__name__ == "predict" and len(model.predict(X)) == len(y)
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied.predict(X), model.predict(X))
+    assert clone(model).get_params().keys() == model.get_params().keys()
+    return model.score(X, y)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scoring"),
+    [(kind, scoring) for kind, scores in SCORES.items() for scoring in [*scores, asked]],
+)
+def test_scorers_of_any_kind_are_told_the_segments(kind, scoring):
+    """The scores are those that the same scorer gives the windows themselves, as a view."""
+    rows, y = series()
+    labels = np.arange(N) // 20
+    windows = SequenceView(rows, np.arange(N), 4, segments=labels)
+    model, viewed = (
+        (regressor if kind == "regressor" else classifier)(max_iter=1, **settings)
+        for settings in ({"window": 4}, {"readout": "last"})
+    )
+    if kind == "classifier":
+        y = np.where(y > np.median(y), "high", "low")
+    folds = [(np.flatnonzero(labels != k), np.flatnonzero(labels == k)) for k in (0, 3)]
+    arguments = {"cv": folds, "scoring": scoring}
+    told = residual_beta_path(rows, y, [1], estimator=model, segments=labels, **arguments)
+    seen = residual_beta_path(windows, y, [1], estimator=viewed, **arguments)
+    scores = [each.to_frame()["score"].to_numpy() for each in (told, seen)]
+    assert np.isfinite(scores[0]).all(), told.to_frame()["error"].tolist()
+    np.testing.assert_allclose(*scores, rtol=1e-9)
+    assert told.to_frame()["error"].tolist() == ["", ""]

@@ -28,7 +28,7 @@ def sizes(monkeypatch):
 )
 def test_every_process_gets_as_many_candidates(monkeypatch, sizes, n_processes, n_folds, expected):
     X, y = sequences()
-    monkeypatch.setattr(beta_path, "effective_n_jobs", lambda n_jobs: n_processes)
+    monkeypatch.setattr(beta_path, "check_n_jobs", lambda n_jobs: n_processes)
     betas, splits = np.arange(5) / 2, [(np.arange(40), np.arange(40, N))] * n_folds
     path = residual_beta_path(X, y, betas, estimator=regressor(max_iter=1), cv=splits)
     assert sizes == expected
@@ -135,9 +135,9 @@ def test_a_pickled_path_is_the_path_and_holds_no_torch(path):
         ([0.5, "1"], "got '1' among them"),
         ([0.5, True], "got True among them"),
         ([0.5, 1 + 0j], "among them"),
-        ([0.5, (0.5, 1.0)], r"got \(0.5, 1.0\) among them; a pair or a matrix is no point"),
-        ([(0.5, 1.0), (1.0, 1.0)], "a pair or a matrix is no point of a path"),
-        (np.ones((2, 1, 2)), "a pair or a matrix is no point of a path"),
+        ([0.5, (0.5, 1.0)], r"got \(0.5, 1.0\) among them; a path takes single numbers"),
+        ([(0.5, 1.0), (1.0, 1.0)], "a path takes single numbers, not pairs or matrices"),
+        (np.ones((2, 1, 2)), "a path takes single numbers, not pairs or matrices"),
         ([0.5, 1, 0.5], r"one of them twice: \[0.5, 1.0, 0.5\]"),
         ([0, -0.0], "twice"),
     ],

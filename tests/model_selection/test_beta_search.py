@@ -18,6 +18,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from skorch.callbacks import Callback
 
 from sklearn_restrans import (
     ResidualTransformerClassifier,
@@ -207,7 +208,7 @@ def test_without_refit_there_is_a_path_and_no_model():
     search.fit(X, y)
     assert search.residual_beta_ in (0, 1) and len(search.cv_results_["params"]) == 2
     assert not hasattr(search, "net_")
-    with pytest.raises(AttributeError, match="refit=False keeps no fitted model"):
+    with pytest.raises(AttributeError, match="fitted with refit=False, which keeps no model"):
         search.predict(X)
     # A model that was fitted stays usable, and a second fit without refit leaves no old one.
     search.set_params(refit=True).fit(X, y)
@@ -270,7 +271,7 @@ def test_no_beta_left_is_an_error_that_says_why():
         ({"betas": []}, "betas must be a list of different finite numbers"),
         ({"betas": [0.5, -1.0]}, "got -1.0 among them"),
         ({"betas": [0.5, 0.5]}, "twice"),
-        ({"betas": [(0.5, 1.0), (1.0, 1.0)]}, "a pair or a matrix is no point of a path"),
+        ({"betas": [(0.5, 1.0), (1.0, 1.0)]}, "a path takes single numbers, not pairs or matrices"),
         ({"betas": 1.0}, "'betas' parameter .* must be an array-like"),
         ({"cv": "five"}, "'cv' parameter"),
         ({"scoring": "no such"}, "scoring"),
@@ -291,3 +292,41 @@ def test_a_fold_with_one_class_is_refused_in_words():
     search = ResidualTransformerClassifierCV([0, 1], cv=KFold(2), **SETTINGS)
     with pytest.raises(ValueError, match="training part of fold 0 holds one class only"):
         search.fit(X, np.arange(N) // (N // 2))
+
+
+class Interrupted(Callback):
+    """Ctrl-C, or an error, in the fit of so many rows."""
+
+    def __init__(self, error, n_rows):
+        self.error, self.n_rows = error, n_rows
+
+    def on_epoch_end(self, net, dataset_train=None, **kwargs):
+        if len(dataset_train) == self.n_rows:
+            raise self.error
+
+
+@pytest.mark.parametrize("n_rows", [N // 2, N])  # in a fold; in the last fit of all
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug")])
+def test_a_search_that_fails_leaves_an_earlier_one_or_none(n_rows, error):
+    X, y = sequences()
+    wrong = {"callbacks": [Interrupted(error, n_rows)]}
+    fresh = ResidualTransformerRegressorCV([0, 1], cv=2, **SETTINGS, **wrong)
+    with pytest.raises(type(error)):
+        fresh.fit(X, y)
+    assert not [name for name in vars(fresh) if name.endswith("_")]
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        fresh.predict(X)
+    search = ResidualTransformerRegressorCV([0, 1], cv=2, **SETTINGS).fit(X, y)
+    before, kept = search.predict(X), dict(vars(search))
+    with pytest.raises(type(error)):
+        search.set_params(**wrong).fit(X, y)
+    fitted = {name for name in kept if name.endswith("_")}
+    assert fitted == {name for name in vars(search) if name.endswith("_")}
+    assert all(vars(search)[name] is kept[name] for name in fitted)
+    np.testing.assert_array_equal(search.predict(X), before)
+    without = ResidualTransformerRegressorCV([0, 1], cv=2, refit=False, **SETTINGS).fit(X, y)
+    with pytest.raises(type(error)):
+        without.set_params(refit=True, **wrong).fit(X, y)
+    # What is there is the earlier fit, which kept no model.
+    with pytest.raises(NotFittedError, match="was fitted with refit=False"):
+        without.predict(X)

@@ -13,6 +13,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from skorch.callbacks import Callback
 
 from sklearn_restrans import (
     ResidualTransformerClassifier,
@@ -22,6 +23,7 @@ from sklearn_restrans import (
     make_conditioning_scorer,
     make_convergence_scorer,
 )
+from sklearn_restrans._compat import FitTask
 from sklearn_restrans.model_selection import grid_search
 
 SMALL = {"d_model": 8, "max_iter": 4, "batch_size": 16, "random_state": 0}
@@ -268,5 +270,68 @@ def test_nothing_to_fit_is_said():
         StackedGridSearchCV(model, {"residual_beta": [0.0]}, cv=[(range(9),)]).fit(X, y)
     with pytest.raises(ValueError, match="requires y to be passed"):
         StackedGridSearchCV(model, {"residual_beta": [0.0]}).fit(X)
-    plan, errors, _ = grid_search._fit_group([model.set_params(d_model=-1)], X, y, {})
-    assert plan["reason"] == "nothing could be fitted" and "d_model" in str(errors[0])
+    alone = [model.set_params(d_model=-1)], X, y, {}, [FitTask()]
+    plan, (outcome,), _ = grid_search._fit_group(*alone)
+    assert plan["reason"] == "nothing could be fitted" and "d_model" in str(outcome.error)
+
+
+class Interrupted(Callback):
+    """Ctrl-C, or an error, in the fit of so many rows: all of them are those of the refit."""
+
+    def __init__(self, error, n_rows=70):
+        self.error, self.n_rows = error, n_rows
+
+    def on_epoch_end(self, net, dataset_train=None, **kwargs):
+        if len(dataset_train) == self.n_rows:
+            raise self.error
+
+
+@pytest.mark.parametrize("n_rows", [35, 70])  # in a fold; in the last fit of all
+def test_a_search_that_fails_leaves_an_earlier_one_or_none(n_rows):
+    X, y = table()
+    good, grid = ResidualTransformerRegressor(**SMALL), {"residual_beta": [0.0, 1.0]}
+    for error in (KeyboardInterrupt(), RuntimeError("a bug")):
+        wrong = clone(good).set_params(callbacks=[Interrupted(error, n_rows)])
+        fresh = StackedGridSearchCV(wrong, grid, cv=2, error_score="raise")
+        with pytest.raises(type(error)):
+            fresh.fit(X, y)
+        assert not [name for name in vars(fresh) if name.endswith("_")]
+        search = StackedGridSearchCV(good, grid, cv=2, error_score="raise").fit(X, y)
+        before, kept = search.predict(X), dict(vars(search))
+        with pytest.raises(type(error)):
+            search.set_params(estimator=wrong, cv=2, param_grid={"residual_beta": [0.5]}).fit(X, y)
+        fitted = {name for name in kept if name.endswith("_")}
+        assert fitted == {name for name in vars(search) if name.endswith("_")}
+        assert all(vars(search)[name] is kept[name] for name in fitted)
+        np.testing.assert_array_equal(search.predict(X), before)
+
+
+def test_a_second_search_leaves_nothing_of_the_first():
+    X, y = table()
+    model = ResidualTransformerRegressor(**SMALL)
+    search = StackedGridSearchCV(model, {"residual_beta": [0.0, 1.0]}, cv=2)
+    search.fit(pd.DataFrame(X, columns=list("abcd")), y)
+    assert search.feature_names_in_.tolist() == list("abcd")
+    search.set_params(refit=False).fit(X, y)
+    assert not hasattr(search, "best_estimator_") and not hasattr(search, "feature_names_in_")
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ([1, "a"] * 35, "y holds labels of the types int .*str"),
+        ([None, "a"] * 35, "35 of 70 labels are missing, first in row 0"),
+        ([1, None] * 35, "35 of 70 labels are missing, first in row 1"),
+        (np.array([1, "a"] * 35, dtype=object)[:, None], "y holds labels of the types"),
+        ([b"a", 1.5] * 35, "y holds labels of the types"),
+        ([float("nan"), "a"] * 35, "35 of 70 labels are missing"),
+    ],
+)
+def test_labels_that_cannot_be_sorted(labels, sentence):
+    X, _ = table()
+    model = ResidualTransformerClassifier(**SMALL)
+    for estimator, prefix in ((model, ""), (make_pipeline(StandardScaler(), model), None)):
+        prefix = "residualtransformerclassifier__" if prefix is None else prefix
+        search = StackedGridSearchCV(estimator, {f"{prefix}residual_beta": [0.0, 1.0]}, cv=2)
+        with pytest.raises(ValueError, match=sentence):
+            search.fit(X, labels)
