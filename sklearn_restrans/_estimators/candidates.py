@@ -20,7 +20,7 @@ from .._training.settings import TrainingSettings
 from .._training.stack import Failed, attempt, train_stacked
 from .fitting import Run, fit_problem
 from .parameters import beta_matrix, draw_seed
-from .preparation import check_data, check_warm, lay_out, prepare, training_settings
+from .preparation import batch_size, check_data, check_warm, lay_out, prepare, training_settings
 
 # Parameters in which the candidates of a group may differ.
 STACKABLE = ("residual_beta", "random_state", "learning_rate_init", "weight_decay")
@@ -256,4 +256,4 @@ def _bytes_per_candidate(estimator, checked, device):
     else:
         numbers = arch.n_layers * T * (token + 2 * h * T)
     dtype = resolve_dtype(estimator.dtype, X.dtype, len(X) * T * arch.d_model, device)
-    return min(estimator.batch_size, len(X)) * numbers * dtype.itemsize
+    return batch_size(estimator, len(checked.rows)) * numbers * dtype.itemsize

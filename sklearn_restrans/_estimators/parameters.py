@@ -178,7 +178,13 @@ class TrainingParameters:
         'Step size, for the loss as ``loss_curve_`` has it. "auto", for "gd" and "sgd", is '
         '1 / (1.05 L) with L the measured largest curvature; for "gd" only ever lowered.',
     )
-    batch_size: int = parameter(64, "int", [_AT_LEAST_1], 'Sequences per step; "gd" takes all.')
+    batch_size: int | str = parameter(
+        "auto",
+        'int or "auto"',
+        [_AT_LEAST_1, StrOptions({"auto"})],
+        'Sequences per step; "gd" takes all. "auto" is min(64, max(8, n // 8)) for n training '
+        "sequences: 64 from n = 512 on, and fewer before, so that small data get enough steps.",
+    )
     max_iter: int = parameter(20, "int", [_AT_LEAST_1], "Number of epochs.")
     weight_decay: float | str = parameter(
         "auto",

@@ -24,6 +24,9 @@ from .._training.device import resolve_device, resolve_dtype
 from .._training.settings import TrainingSettings
 from .parameters import check_step
 
+# batch_size="auto": this many steps per epoch, as far as these bounds on the batch allow it.
+_STEPS_PER_EPOCH, _SMALLEST_BATCH, _LARGEST_BATCH = 8, 8, 64
+
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
@@ -239,9 +242,21 @@ def check_warm(estimator, arch, inputs, net):
         )
 
 
+def batch_size(estimator, n_samples):
+    """Sequences per step of a training on ``n_samples`` of them."""
+    size = estimator.batch_size
+    if estimator.solver == "gd":
+        return n_samples
+    if size == "auto":
+        # With batches of 64 some twenty sequences make one step an epoch and stay undertrained.
+        # More steps than these still help sequences, and cost noisy tables of a few hundred rows
+        # accuracy (benchmarks/bench_small.py, "rule").
+        size = min(_LARGEST_BATCH, max(_SMALLEST_BATCH, n_samples // _STEPS_PER_EPOCH))
+    return min(size, n_samples)
+
+
 def training_settings(estimator, problem):
     """The settings of a training, with "auto" and None resolved for a problem."""
-    n_samples, full_batch = len(problem.train), estimator.solver == "gd"
     decay, schedule = estimator.weight_decay, estimator.learning_rate
     if decay == "auto":
         decays = problem.arch.embedding == "linear" and estimator.solver == "adamw"
@@ -253,7 +268,7 @@ def training_settings(estimator, problem):
         solver=estimator.solver,
         learning_rate=check_step(estimator),
         schedule=schedule,
-        batch_size=n_samples if full_batch else min(estimator.batch_size, n_samples),
+        batch_size=batch_size(estimator, len(problem.train)),
         max_iter=estimator.max_iter,
         weight_decay=float(decay),
         early_stopping=estimator.early_stopping,

@@ -87,6 +87,7 @@ TINY = {
         "depths": (1, 2),
         "depth_epochs": 1,
     },
+    "bench_small": {"n_seeds": 2, "batches": (64, 8), "most_rows": 20, "n_test": 20, "n_epochs": 1},
     "bench_predictors": {
         "n_rows": 6,
         "n_tokens": 3,
