@@ -61,6 +61,9 @@ class SequenceView:
     """
 
     ndim = 3
+    # Number (n_rows,) of the station each row belongs to, where gaps cut a station into segments;
+    # None takes every segment for a station.
+    stations = None
 
     def __init__(self, series, ends, window, *, dilation=1, segments=None):
         if not hasattr(series, "shape"):
@@ -156,6 +159,25 @@ class SequenceView:
             f"SequenceView(shape={self.shape}, dilation={self.dilation}, "
             f"series of {self.series.shape[0]} rows)"
         )
+
+
+def on_series(view, series):
+    """The same windows of another series, of as many rows."""
+    other = object.__new__(SequenceView)
+    other.__dict__.update(view.__dict__, series=series)
+    return other
+
+
+def of_stations(view, stations):
+    """The view, told which of its segments are stretches of one station.
+
+    ``stations`` (n_rows,) numbers the station of every row; None is one station.
+    """
+    told = object.__new__(SequenceView)
+    if stations is None:
+        stations = np.zeros(len(view.series), dtype=np.int64)
+    told.__dict__.update(view.__dict__, stations=stations)
+    return told
 
 
 def _segment_starts(segments, n_rows):

@@ -116,7 +116,11 @@ finish(None, None, "3")
         ("1. A title", "A title", "must begin with '1. '"),
         ("==========", "====", "underlined"),
         ("import ResidualTransformerRegressor", "import _core", "imports _core from"),
-        ("from sklearn_restrans", "from sklearn_restrans._model.transformer", "which is not public"),
+        (
+            "from sklearn_restrans",
+            "from sklearn_restrans._model.transformer",
+            "which is not public",
+        ),
         ("import ResidualTransformerRegressor", "import clone", "imports clone from"),
         ("from _shared import command_line, finish, save\n", "", "must import command_line"),
         ('finish(None, None, "3")', "print(3)", "must end with finish"),

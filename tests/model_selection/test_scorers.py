@@ -118,7 +118,9 @@ def test_of_a_seed_ensemble_it_is_the_mean_over_the_members(data):
     assert SCORERS["rate"](make_pipeline(ensemble)) == np.mean(rates)
     negative = [-member.conditioning_.condition_number[-1, -1] for member in members]
     assert SCORERS["neg_condition_number"](ensemble) == pytest.approx(np.mean(negative), rel=1e-12)
-    with pytest.raises(ValueError, match="has no convergence_: SeedEnsembleRegressor is not fitted"):
+    with pytest.raises(
+        ValueError, match="has no convergence_: SeedEnsembleRegressor is not fitted"
+    ):
         SCORERS["rate"](SeedEnsembleRegressor(small()))
 
 
@@ -136,7 +138,9 @@ def test_scorers_are_pickled(data, scorer):
 def test_another_estimator_is_refused_by_name(data):
     with pytest.raises(ValueError, match="has no conditioning_: Ridge is not fitted"):
         SCORERS["sigma_min"](Ridge().fit(*data))
-    with pytest.raises(ValueError, match="has no convergence_: ResidualTransformerRegressor is not fitted"):
+    with pytest.raises(
+        ValueError, match="has no convergence_: ResidualTransformerRegressor is not fitted"
+    ):
         SCORERS["rate"](small())
     with pytest.raises(ValueError, match="has no convergence_: Pipeline is not fitted"):
         SCORERS["rate"](make_pipeline(StandardScaler(), Ridge()).fit(*data))
