@@ -121,6 +121,12 @@ class InputSpec:
         row = (1, self.n_features)
         if n_axes(X) == 2 and getattr(X, "shape", None) == row and self.n_tokens > 1:
             # Wrappers, such as those of MAPIE, try a fitted model on one row of zeros.
+            warnings.warn(
+                f"X is one row of {self.n_features} numbers, which is read as a sequence of one "
+                f"token; {self.owner} was fitted on sequences of {self.n_tokens}.",
+                UserWarning,
+                stacklevel=5,
+            )
             sequence = np.full((1, self.n_tokens, self.n_features), np.nan)
             sequence[0, 0] = np.asarray(as_numbers(X))[0]
             return sequence
@@ -249,8 +255,13 @@ def learn_inputs(estimator, X, segments=None):
         return _learn_sequences(X, owner, window), X
     clock = stations = None
     if kind == "window":
-        index = getattr(X, "index", None)
-        labels = _checked_labels(segments, _num_samples(X))
+        index, n = getattr(X, "index", None), naming("X", _num_samples, X)
+        labels = _checked_labels(segments, n)
+        if window > n > 0:
+            raise ValueError(
+                f"window={window} is longer than the {n} rows of X; use a window of at most {n}, "
+                "or pass more rows."
+            )
         clock = learn_clock(index, "auto", labels)
         segments, stations = clock.segments(index, labels), station_numbers(index, labels)
         share = lost_history(clock, index, window, labels=labels)
@@ -259,11 +270,6 @@ def learn_inputs(estimator, X, segments=None):
     spec = InputSpec(owner, kind, n_features, names)
     if kind == "table":
         return spec, X
-    if window > len(X):
-        raise ValueError(
-            f"window={window} is longer than the {len(X)} rows of X; use a window of at most "
-            f"{len(X)}, or pass more rows."
-        )
     spec = replace(spec, window=window, n_tokens=window, clock=clock)
     # Early stopping sets aside the end of every station, and not of every stretch between gaps.
     return spec, of_stations(_cut(X, window, segments), stations)

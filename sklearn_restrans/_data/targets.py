@@ -83,7 +83,13 @@ class RegressionTargets:
 
     def decode(self, outputs):
         """Predictions in the units and the shape of y, from outputs (n, c)."""
-        y = self.scaler.inverse(outputs)
+        with np.errstate(over="ignore"):
+            y = self.scaler.inverse(outputs)
+        if not np.isfinite(y).all():
+            raise ValueError(
+                "a prediction is beyond the largest number of float64 (1.8e308): fit on y in a "
+                "larger unit, y / 1e10 for instance, and check the units of X."
+            )
         return y[:, 0] if self.n_axes == 1 else y
 
 

@@ -172,7 +172,8 @@ def lay_out(estimator, checked, dtype=None, device=None):
         work = len(X) * arch.n_tokens * arch.d_model
         dtype = resolve_dtype(estimator.dtype, X.dtype, work, device)
     codings = checked.preprocessing
-    source = codings.source(X, dtype, device)
+    # Without a word about columns that vary in rows of weight zero or set aside only.
+    source = make_source(X, codings.scaler, dtype, device)
 
     def training_set(source, y, weight, rows):
         if weight is not None:
