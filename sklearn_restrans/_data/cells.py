@@ -104,10 +104,13 @@ def naming(name, function, *args, **kwargs):
     except (TypeError, ValueError) as error:
         if re.search(rf"\b{name}\b", str(error)):
             raise
-        # Arrays that are printed in the message, from the second line on, help nobody.
-        short = str(error).splitlines()[0].rstrip(":")
+        text = str(error)
+        # scikit-learn prints the array itself, before its advice.
+        if re.search(r"\n(array=|\[)", text):
+            first, *others = text.splitlines()
+            text = " ".join([first, *(line for line in others if line.startswith("Reshape"))])
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{name}: {short}") from None
+        raise kind(f"{name}: {text}") from None
 
 
 def _check_columns(X, name, remedies):
@@ -226,7 +229,11 @@ def _refusal(kind, name, place, found, remedies, *, of_type=False):
         shown = f"{place} holds {_short(found)}"
     remedy = remedies.get(kind, _ANY)
     if kind.startswith("objects"):
-        shown += f", and a cell must be a string or a real number, not {type(found).__name__!r}"
+        shown += (
+            f"; float() argument must be a string or a real number, not {type(found).__name__!r}"
+        )
+    if kind == "complex numbers":
+        shown = f"Complex data not supported, {shown}"
     error = TypeError if kind.startswith("objects") else ValueError
     return error(f"{name} holds {kind} where numbers are expected: {shown}; {remedy}.")
 

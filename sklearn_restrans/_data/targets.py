@@ -79,7 +79,7 @@ class RegressionTargets:
     def encode(self, y, dtype):
         """Standardised targets (n, c)."""
         y = y.reshape(len(y), -1)
-        return self.scaler.to_tensor(y, dtype, "cpu", keep_constant=True)
+        return self.scaler.to_tensor(y, dtype, "cpu", bounded=False)
 
     def decode(self, outputs):
         """Predictions in the units and the shape of y, from outputs (n, c)."""

@@ -45,12 +45,12 @@ class Preprocessing:
         moved, names = self.scaler.moved(rows_of(X)), self.inputs.names
         if not len(moved):
             return
-        shown = [repr(names[k]) if names is not None else str(k) for k in moved[:5]]
+        shown = ", ".join(str(k) if names is None else repr(names[k]) for k in moved[:5])
         more = f" and {len(moved) - 5} more" if len(moved) > 5 else ""
         warnings.warn(
-            f"X varies in columns that held one value, or none, in the training rows: "
-            f"{', '.join(shown)}{more}. Nothing was learnt from them, so they have no effect on "
-            "the predictions; leave them out, or fit on rows in which they vary.",
+            f"X varies in columns that held one value, or none, in the training rows: {shown}"
+            f"{more}. Nothing was learnt from them, so they have no effect on the predictions; "
+            "leave them out, or fit on rows in which they vary.",
             UserWarning,
             stacklevel=5,
         )
@@ -172,7 +172,7 @@ def lay_out(estimator, checked, dtype=None, device=None):
         work = len(X) * arch.n_tokens * arch.d_model
         dtype = resolve_dtype(estimator.dtype, X.dtype, work, device)
     codings = checked.preprocessing
-    # Without a word about columns that vary in rows of weight zero or set aside only.
+    # Without a word about columns that vary in rows of weight zero, or set aside.
     source = make_source(X, codings.scaler, dtype, device)
 
     def training_set(source, y, weight, rows):

@@ -69,14 +69,13 @@ def test_weights_of_zero_do_not_move_the_share_of_a_station():
     np.testing.assert_array_equal(valid, [*range(40, 50), *range(180, 200)])
 
 
-@pytest.mark.parametrize("estimator_window", [5])
-def test_gaps_within_a_series_make_no_stations(estimator_window):
+def test_gaps_within_a_series_make_no_stations():
     """Forty stretches of ten hours: the last fifth validates, as in a series without gaps."""
     hours = np.arange(400) + 48 * (np.arange(400) // 10)
     index = pd.Timestamp("2024-01-01") + pd.to_timedelta(hours, "h")
     X = pd.DataFrame({"a": np.arange(400.0)}, index=index)
     model = ResidualTransformerRegressor(
-        window=estimator_window, early_stopping=True, validation_fraction=FRACTION
+        window=5, early_stopping=True, validation_fraction=FRACTION
     )
     with pytest.warns(UserWarning, match="gaps between the time stamps"):
         checked = check_data(model, X, np.arange(400.0))
