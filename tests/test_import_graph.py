@@ -63,7 +63,7 @@ INSIDE = {
         "scaling": set(),
         "stamps": set(),
         "steps": set(),
-        "windows": set(),
+        "windows": {"cells"},
         "clock": {"stamps", "steps"},
         "panels": {"cells", "windows"},
         "targets": {"cells", "scaling"},

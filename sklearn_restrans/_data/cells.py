@@ -86,7 +86,7 @@ def as_numbers(X, name="X", *, remedies=None, columns=None):
             f"{name} must be an array, a list or a DataFrame, got an object of the type "
             f"{type(X).__name__}; make an array of it."
         )
-    found = X if isinstance(X, np.ndarray) else _array(X, name)
+    found = X if isinstance(X, np.ndarray) else as_array(X, name)
     _refuse_kind(found.dtype, name, None, remedies)
     if found.dtype.kind in "OUST":
         return _numeric_cells(found, name, remedies, names=columns)
@@ -124,18 +124,17 @@ def _check_columns(X, name, remedies):
             _numeric_cells(values, name, remedies, label=label)
 
 
-def _array(X, name):
+def as_array(X, name):
+    """An array of what users pass as one; of objects where numpy would make text of numbers."""
     try:
         found = np.asarray(X)
-    except (ValueError, TypeError, OverflowError) as error:
+        # numpy makes text of every number beside one; the cells are wanted as they are.
+        return np.asarray(X, dtype=object) if found.dtype.kind in "US" else found
+    except (ValueError, TypeError, OverflowError):
         raise ValueError(
-            f"{name} cannot be read as an array: {str(error).rstrip('.')}; its rows must have one "
-            "length, and its cells must be numbers."
+            f"{name} cannot be read as an array: rows must have one length, and cells must be "
+            "single numbers or labels."
         ) from None
-    if found.dtype.kind not in "US":
-        return found
-    # numpy makes text of every number beside one; the cells are wanted as they are.
-    return np.asarray(X, dtype=object)
 
 
 def _numeric_frame(X, name, remedies):

@@ -7,6 +7,7 @@ every later call. A spec is never changed, so a fit that fails leaves nothing be
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -18,7 +19,7 @@ from sklearn.utils.validation import validate_data
 
 from .._compat import _num_samples
 from .arrays import n_axes, refuse_masked, refuse_unequal_lengths
-from .cells import as_numbers, naming, plain
+from .cells import as_array, as_numbers, naming, plain
 from .clock import Clock, learn_clock, lost_history, station_numbers, warn_of_lost_history
 from .panels import as_sequences, is_nested, warn_of_swapped_axes
 from .tokens import as_ids, padded_length, pretrained_vectors, takes_ids
@@ -407,7 +408,7 @@ def _segment_numbers(rows, labels, clock):
 
     ``rows`` are as the user passed them, with their index.
     """
-    labels = _checked_labels(labels, _num_samples(rows))
+    labels = _checked_labels(labels, naming("X", _num_samples, rows))
     index = getattr(rows, "index", None)
     if clock.named_series and labels is None and not isinstance(index, pd.MultiIndex):
         warnings.warn(
@@ -422,10 +423,15 @@ def _segment_numbers(rows, labels, clock):
 def _checked_labels(labels, n):
     if labels is None:
         return None
-    labels = np.asarray(labels)
+    labels = as_array(plain(labels), "segments")
     if labels.shape != (n,):
         raise ValueError(
             f"segments must hold one label per row of X, shape ({n},), got {labels.shape}."
+        )
+    odd = [] if labels.dtype != object else [v for v in labels if not isinstance(v, Hashable)]
+    if odd:
+        raise ValueError(
+            f"segments holds a {type(odd[0]).__name__}; a label is a number, a text or a date."
         )
     if pd.isna(labels).any():
         raise ValueError("segments holds missing labels; give every row one.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._validation import check_integer
+from .cells import as_array
 
 # Row numbers are 64-bit integers, and some are subtracted from others.
 _FARTHEST = 2**62
@@ -67,7 +68,7 @@ class SequenceView:
 
     def __init__(self, series, ends, window, *, dilation=1, segments=None):
         if not hasattr(series, "shape"):
-            series = np.asarray(series)
+            series = as_array(series, "series")
         columns = None
         if hasattr(series, "to_numpy"):
             names = list(getattr(series, "columns", []))
@@ -86,7 +87,7 @@ class SequenceView:
                 f"window={window} with dilation={dilation} reaches back further than rows can be "
                 "counted; pass smaller ones."
             )
-        ends = np.asarray(ends)
+        ends = as_array(ends, "ends")
         if ends.ndim != 1 or (ends.size and not np.issubdtype(ends.dtype, np.integer)):
             raise ValueError(
                 f"ends must be a 1-D array of row numbers, got {ends.ndim}-D of {ends.dtype}."
@@ -182,7 +183,7 @@ def of_stations(view, stations):
 
 def _segment_starts(segments, n_rows):
     """First row of the segment each row belongs to, (n_rows,)."""
-    segments = np.asarray(segments)
+    segments = as_array(segments, "segments")
     if segments.shape != (n_rows,):
         raise ValueError(
             f"segments must hold one label per row, shape ({n_rows},), got {segments.shape}."

@@ -76,7 +76,7 @@ DATES = [
     (pd.DataFrame({"when": DAYS}), "column 'when' is of the type datetime64"),
     (np.column_stack([DAYS, DAYS]), "it is of the type datetime64"),
     (
-        pl.DataFrame({"a": X[:, 0], "when": DAYS.to_pydatetime()}),
+        pl.DataFrame({"a": X[:, 0], "when": DAYS.to_numpy()}),
         "column 'when' is of the type Dat",
     ),
     (with_cell(np.datetime64("2024-01-01")), "column 'b', row 7 holds"),
@@ -96,7 +96,7 @@ def test_dates_in_X_are_named_and_sent_to_the_calendar(window, wrong, message):
 
 def test_a_view_names_its_column_of_dates():
     view = SequenceView(FRAME.assign(when=DAYS), np.arange(3, N), 3)
-    with pytest.raises(ValueError, match="X holds dates .*column 'when', row 0"):
+    with pytest.raises(ValueError, match=r"X holds dates .*column 'when', row 0"):
         regressor().fit(view, Y[3:])
 
 
