@@ -22,6 +22,7 @@ def refuse_unequal_lengths(X):
         return
     lengths = {len(row) for row in X if isinstance(row, list | tuple | np.ndarray)}
     if len(lengths) < 2:
+        _refuse_unequal_widths(X)
         return
     if max(n_axes(row) for row in X) < 2:
         raise ValueError(
@@ -30,8 +31,19 @@ def refuse_unequal_lengths(X):
         )
     raise ValueError(
         f"X holds sequences of {min(lengths)} to {max(lengths)} tokens; pad the shorter ones at "
-        "the end with tokens that are NaN in every channel."
+        "the end with tokens that are NaN in every channel, as as_sequences(X) does for arrays "
+        "(channels, T)."
     )
+
+
+def _refuse_unequal_widths(X):
+    """Refuse lists of arrays (channels, T) whose T differ, as aeon has them."""
+    widths = {row.shape[1] for row in X if isinstance(row, np.ndarray) and row.ndim == 2}
+    if len(widths) > 1:
+        raise ValueError(
+            f"X holds arrays with second axes of {min(widths)} to {max(widths)} entries; if these "
+            "are arrays (channels, T), as_sequences(X) makes padded sequences of them."
+        )
 
 
 def refuse_masked(X, name, filled):

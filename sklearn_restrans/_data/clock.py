@@ -117,6 +117,25 @@ def _series_starts(stamps, labels):
     return new
 
 
+def station_numbers(index, labels=None, name="X"):
+    """Number (n,) of the station of each row, whatever gaps there are; None if there is one.
+
+    Parameters
+    ----------
+    index : Index or None
+        Of the rows as they were passed.
+    labels : array-like of shape (n,), default=None
+        Names of the series of the rows; one that comes back later is the same station.
+    name : str, default="X"
+        Name of the rows in messages.
+    """
+    series = read_index(index, name, warn=False).series
+    number = None if labels is None else pd.factorize(np.asarray(labels))[0]
+    if series is None or number is None:
+        return number if series is None else series
+    return series * (number.max(initial=0) + 1) + number
+
+
 def learn_clock(index, max_gap="auto", labels=None, *, freq=None, name="X"):
     """Learn from the index of the rows of fit which steps in time are gaps.
 

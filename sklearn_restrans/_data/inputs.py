@@ -7,6 +7,7 @@ every later call. A spec is never changed, so a fit that fails leaves nothing be
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -18,9 +19,11 @@ from sklearn.utils.validation import validate_data
 
 from .._compat import _num_samples
 from .arrays import n_axes, refuse_masked, refuse_unequal_lengths
-from .clock import Clock, learn_clock, lost_history, warn_of_lost_history
+from .cells import as_array, as_numbers, naming, plain
+from .clock import Clock, learn_clock, lost_history, station_numbers, warn_of_lost_history
+from .panels import as_sequences, is_nested, warn_of_swapped_axes
 from .tokens import as_ids, padded_length, pretrained_vectors, takes_ids
-from .windows import SequenceView
+from .windows import SequenceView, of_stations, on_series
 
 _KINDS = {
     "tokens": "2-D array of token ids",
@@ -88,9 +91,12 @@ class InputSpec:
         ValueError
             If X is of another kind or shape, or holds values that cannot be read.
         """
+        X = plain(X)
         if self.kind == "tokens":
             _refuse_time(None, segments)
             return self._known(as_ids(X, self.owner), X)
+        if self.kind == "sequence":
+            X = self._sequences_of(X)
         _refuse_segments(self.window, segments)
         kind = _kind_of(X, self.window)
         if kind != self.kind and n_axes(X) > 1:  # fewer axes are refused by scikit-learn's check
@@ -109,9 +115,27 @@ class InputSpec:
         rows, _, _ = _read_rows(X, self.owner, self)
         return _cut(rows, self.window, segments) if kind == "window" else rows
 
+    def _sequences_of(self, X):
+        """X with the panels of other libraries made sequences as long as those of fit."""
+        if is_nested(X) or (isinstance(X, pd.DataFrame) and isinstance(X.index, pd.MultiIndex)):
+            return as_sequences(X, n_tokens=self.n_tokens)
+        row = (1, self.n_features)
+        if n_axes(X) == 2 and getattr(X, "shape", None) == row and self.n_tokens > 1:
+            # Wrappers, such as those of MAPIE, try a fitted model on one row of zeros.
+            warnings.warn(
+                f"X is one row of {self.n_features} numbers, which is read as a sequence of one "
+                f"token; {self.owner} was fitted on sequences of {self.n_tokens}.",
+                UserWarning,
+                stacklevel=5,
+            )
+            sequence = np.full((1, self.n_tokens, self.n_features), np.nan)
+            sequence[0, 0] = np.asarray(as_numbers(X))[0]
+            return sequence
+        return X
+
     def meeting(self, X):
         """The spec of a fit that goes on and trains the ids of X too."""
-        met = np.unique(as_ids(X, self.owner))
+        met = np.unique(as_ids(plain(X), self.owner))
         known = self.known_ids.copy()
         known[met[met < len(known)]] = True
         beyond = met[met >= len(known)]
@@ -218,33 +242,38 @@ def learn_inputs(estimator, X, segments=None):
         As from ``spec.check(X, segments)``.
     """
     owner, window = type(estimator).__name__, estimator.window
+    X = plain(X)
     if takes_ids(estimator.embedding):
         _refuse_time(window, segments)
         return _learn_ids(estimator, X, owner)
     _refuse_segments(window, segments)
+    X = as_sequences(X) if is_nested(X) else X
     kind = _kind_of(X, window)
     if kind == "sequence":
         X = _read_sequences(X, owner)
+        if not isinstance(X, SequenceView):
+            warn_of_swapped_axes(X, stacklevel=5)
         return _learn_sequences(X, owner, window), X
-    clock = None
+    clock = stations = None
     if kind == "window":
-        index = getattr(X, "index", None)
-        labels = _checked_labels(segments, _num_samples(X))
+        index, n = getattr(X, "index", None), naming("X", _num_samples, X)
+        labels = _checked_labels(segments, n)
+        if window > n > 0:
+            raise ValueError(
+                f"window={window} is longer than the {n} rows of X; use a window of at most {n}, "
+                "or pass more rows."
+            )
         clock = learn_clock(index, "auto", labels)
-        segments = clock.segments(index, labels)
+        segments, stations = clock.segments(index, labels), station_numbers(index, labels)
         share = lost_history(clock, index, window, labels=labels)
         warn_of_lost_history(share, window, _REMEDY, stacklevel=4)
     X, n_features, names = _read_rows(X, owner)
     spec = InputSpec(owner, kind, n_features, names)
     if kind == "table":
         return spec, X
-    if window > len(X):
-        raise ValueError(
-            f"window={window} is longer than the {len(X)} rows of X; use a window of at most "
-            f"{len(X)}, or pass more rows."
-        )
     spec = replace(spec, window=window, n_tokens=window, clock=clock)
-    return spec, _cut(X, window, segments)
+    # Early stopping sets aside the end of every station, and not of every stretch between gaps.
+    return spec, of_stations(_cut(X, window, segments), stations)
 
 
 def _learn_ids(estimator, X, owner):
@@ -316,12 +345,14 @@ def _read_sequences(X, owner):
     _refuse_masked_numbers(X.series if view else X)
     checks = {"ensure_all_finite": "allow-nan", "estimator": owner, "input_name": "X"}
     if view:
-        _with_hint_at_text(check_array, X.series, dtype="numeric", **checks)
+        series = as_numbers(X.series, columns=X.columns)
+        naming("X", check_array, series, dtype="numeric", **checks)
         if not len(X):
             raise ValueError(f"Found a SequenceView with 0 sample(s) (shape={X.shape}).")
-        return X
+        return X if series is X.series else on_series(X, series)
     refuse_unequal_lengths(X)
-    X = _with_hint_at_text(check_array, X, dtype=_FLOATS, allow_nd=True, ensure_2d=False, **checks)
+    X = as_numbers(X)
+    X = naming("X", check_array, X, dtype=_FLOATS, allow_nd=True, ensure_2d=False, **checks)
     if X.ndim > 3:
         raise ValueError(f"X has {X.ndim} axes; a table has 2, an array of sequences 3.")
     if 0 in X.shape:
@@ -336,15 +367,9 @@ def _read_rows(X, owner, spec=None):
     """
     _refuse_masked_numbers(X)
     refuse_unequal_lengths(X)
-    seen = _columns_seen(owner, spec)
-    X = _with_hint_at_text(
-        validate_data,
-        seen,
-        X,
-        dtype=_FLOATS,
-        reset=spec is None,
-        ensure_all_finite="allow-nan",
-    )
+    seen, learns = _columns_seen(owner, spec), spec is None
+    checks = {"dtype": _FLOATS, "reset": learns, "ensure_all_finite": "allow-nan"}
+    X = naming("X", validate_data, seen, as_numbers(X), **checks)
     return X, seen.n_features_in_, getattr(seen, "feature_names_in_", None)
 
 
@@ -371,19 +396,6 @@ def _record_named(owner):
     return type(owner, (BaseEstimator,), {})
 
 
-def _with_hint_at_text(function, *args, **kwargs):
-    try:
-        return function(*args, **kwargs)
-    except ValueError as error:
-        if "could not convert string" not in str(error):
-            raise
-        raise ValueError(
-            f"X holds text where numbers are expected: {error}; texts go through "
-            "SequenceVectorizer to an estimator with embedding='token', categories through "
-            "OneHotEncoder."
-        ) from None
-
-
 def _refuse_masked_numbers(X):
     refuse_masked(X, "X", "astype(float).filled(np.nan): NaN is a missing reading")
 
@@ -396,7 +408,7 @@ def _segment_numbers(rows, labels, clock):
 
     ``rows`` are as the user passed them, with their index.
     """
-    labels = _checked_labels(labels, _num_samples(rows))
+    labels = _checked_labels(labels, naming("X", _num_samples, rows))
     index = getattr(rows, "index", None)
     if clock.named_series and labels is None and not isinstance(index, pd.MultiIndex):
         warnings.warn(
@@ -411,10 +423,15 @@ def _segment_numbers(rows, labels, clock):
 def _checked_labels(labels, n):
     if labels is None:
         return None
-    labels = np.asarray(labels)
+    labels = as_array(plain(labels), "segments")
     if labels.shape != (n,):
         raise ValueError(
             f"segments must hold one label per row of X, shape ({n},), got {labels.shape}."
+        )
+    odd = [] if labels.dtype != object else [v for v in labels if not isinstance(v, Hashable)]
+    if odd:
+        raise ValueError(
+            f"segments holds a {type(odd[0]).__name__}; a label is a number, a text or a date."
         )
     if pd.isna(labels).any():
         raise ValueError("segments holds missing labels; give every row one.")

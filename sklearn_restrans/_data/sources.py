@@ -34,6 +34,16 @@ def make_source(X, scaler, dtype, device):
     return DenseSource(rows, mask)
 
 
+def rows_of(X):
+    """The rows (N, f) that a validated table, 3-D array or SequenceView looks at."""
+    if not isinstance(X, SequenceView):
+        return X.reshape(-1, X.shape[-1])
+    if not len(X):
+        return X.series[:0]
+    first = X.ends.min() - (X.window - 1) * X.dilation
+    return X.series[max(0, first) : X.ends.max() + 1]
+
+
 def padding_mask(X):
     """Real tokens (n, T) of a 3-D array whose trailing tokens may be NaN in every channel.
 

@@ -12,12 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import torch
+from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from .._compat import _check_y
+from .cells import as_numbers, naming, plain
 from .scaling import Scaler
+
+_REMEDIES = {
+    "dates": "a regressor predicts numbers: subtract a start and divide by a unit",
+    "durations": "a regressor predicts numbers: divide by a unit, such as pd.Timedelta('1h')",
+    "text": "ResidualTransformerClassifier predicts labels",
+    "complex numbers": "pass their real and imaginary parts as two columns",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +42,9 @@ class RegressionTargets:
     @staticmethod
     def read(y, owner):
         """y as a finite array (n,) or (n, c)."""
-        y = _check_y(y, multi_output=True, y_numeric=True, estimator=owner)
+        y = _refuse_sparse(plain(y))
+        y = as_numbers(y, "y", remedies=_REMEDIES)
+        y = naming("y", _check_y, y, multi_output=True, y_numeric=True, estimator=owner)
         if not np.isfinite(y).all():  # None became NaN
             raise ValueError("Input y contains NaN: a target is missing; leave these rows out.")
         if y.ndim == 2 and y.shape[1] == 1:
@@ -67,11 +78,18 @@ class RegressionTargets:
 
     def encode(self, y, dtype):
         """Standardised targets (n, c)."""
-        return self.scaler.to_tensor(y.reshape(len(y), -1), dtype, "cpu")
+        y = y.reshape(len(y), -1)
+        return self.scaler.to_tensor(y, dtype, "cpu", bounded=False)
 
     def decode(self, outputs):
         """Predictions in the units and the shape of y, from outputs (n, c)."""
-        y = self.scaler.inverse(outputs)
+        with np.errstate(over="ignore"):
+            y = self.scaler.inverse(outputs)
+        if not np.isfinite(y).all():
+            raise ValueError(
+                "a prediction is beyond the largest number of float64 (1.8e308): fit on y in a "
+                "larger unit, y / 1e10 for instance, and check the units of X."
+            )
         return y[:, 0] if self.n_axes == 1 else y
 
 
@@ -87,8 +105,10 @@ class ClassTargets:
     @staticmethod
     def read(y, owner):
         """y as an array (n,) of labels of one type."""
-        y = _check_y(checked_labels(y), multi_output=False, estimator=owner)
-        check_classification_targets(y)
+        y = _refuse_sparse(plain(y))
+        y = naming("y", checked_labels, y)
+        y = naming("y", _check_y, y, multi_output=False, estimator=owner)
+        naming("y", check_classification_targets, y)
         return y
 
     @classmethod
@@ -121,6 +141,12 @@ class ClassTargets:
     def decode(self, outputs):
         """The class of the largest output of each row."""
         return self.classes[outputs.argmax(axis=1)]
+
+
+def _refuse_sparse(y):
+    if issparse(y):
+        raise TypeError(f"y is a sparse matrix of shape {y.shape}; pass y.toarray().")
+    return y
 
 
 def weigh_classes(class_weight, y, weight):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._validation import check_integer
+from .cells import as_array
 
 # Row numbers are 64-bit integers, and some are subtracted from others.
 _FARTHEST = 2**62
@@ -61,10 +62,13 @@ class SequenceView:
     """
 
     ndim = 3
+    # Number (n_rows,) of the station each row belongs to, where gaps cut a station into segments;
+    # None takes every segment for a station.
+    stations = None
 
     def __init__(self, series, ends, window, *, dilation=1, segments=None):
         if not hasattr(series, "shape"):
-            series = np.asarray(series)
+            series = as_array(series, "series")
         columns = None
         if hasattr(series, "to_numpy"):
             names = list(getattr(series, "columns", []))
@@ -83,7 +87,7 @@ class SequenceView:
                 f"window={window} with dilation={dilation} reaches back further than rows can be "
                 "counted; pass smaller ones."
             )
-        ends = np.asarray(ends)
+        ends = as_array(ends, "ends")
         if ends.ndim != 1 or (ends.size and not np.issubdtype(ends.dtype, np.integer)):
             raise ValueError(
                 f"ends must be a 1-D array of row numbers, got {ends.ndim}-D of {ends.dtype}."
@@ -158,9 +162,28 @@ class SequenceView:
         )
 
 
+def on_series(view, series):
+    """The same windows of another series, of as many rows."""
+    other = object.__new__(SequenceView)
+    other.__dict__.update(view.__dict__, series=series)
+    return other
+
+
+def of_stations(view, stations):
+    """The view, told which of its segments are stretches of one station.
+
+    ``stations`` (n_rows,) numbers the station of every row; None is one station.
+    """
+    told = object.__new__(SequenceView)
+    if stations is None:
+        stations = np.zeros(len(view.series), dtype=np.int64)
+    told.__dict__.update(view.__dict__, stations=stations)
+    return told
+
+
 def _segment_starts(segments, n_rows):
     """First row of the segment each row belongs to, (n_rows,)."""
-    segments = np.asarray(segments)
+    segments = as_array(segments, "segments")
     if segments.shape != (n_rows,):
         raise ValueError(
             f"segments must hold one label per row, shape ({n_rows},), got {segments.shape}."

@@ -6,6 +6,7 @@ Both are functions of their arguments: nothing is assigned to the estimator.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -14,8 +15,9 @@ from sklearn.utils import check_consistent_length
 
 from .._data.batches import TrainingSet
 from .._data.inputs import InputSpec, learn_inputs
+from .._data.panels import as_sequences, is_panel
 from .._data.scaling import Scaler
-from .._data.sources import make_source
+from .._data.sources import make_source, rows_of
 from .._data.split import check_weight, scaling_rows, split_rows
 from .._data.targets import ClassTargets, RegressionTargets
 from .._data.tokens import pretrained_vectors, takes_ids
@@ -38,7 +40,23 @@ class Preprocessing:
 
     def source(self, X, dtype, device):
         """Scaled batches of a validated X."""
+        if self.scaler is not None:
+            self._warn_of_moved(X)
         return make_source(X, self.scaler, dtype, device)
+
+    def _warn_of_moved(self, X):
+        moved, names = self.scaler.moved(rows_of(X)), self.inputs.names
+        if not len(moved):
+            return
+        shown = ", ".join(str(k) if names is None else repr(names[k]) for k in moved[:5])
+        more = f" and {len(moved) - 5} more" if len(moved) > 5 else ""
+        warnings.warn(
+            f"X varies in columns that held one value, or none, in the training rows: {shown}"
+            f"{more}. Nothing was learnt from them, so they have no effect on the predictions; "
+            "leave them out, or fit on rows in which they vary.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +125,8 @@ def check_data(
     if (X_val is None) != (y_val is None):
         given, missing = ("y_val", "X_val") if X_val is None else ("X_val", "y_val")
         raise ValueError(f"{given} was given without {missing}; pass both.")
+    if estimator.window is None and is_panel(X, y):
+        X = as_sequences(X)  # one target for every instance, so its rows are points in time
     if fitted is None:
         inputs, X = learn_inputs(estimator, X, segments)
     else:
@@ -155,7 +175,8 @@ def lay_out(estimator, checked, dtype=None, device=None):
         work = len(X) * arch.n_tokens * arch.d_model
         dtype = resolve_dtype(estimator.dtype, X.dtype, work, device)
     codings = checked.preprocessing
-    source = codings.source(X, dtype, device)
+    # Without a word about columns that vary in rows of weight zero, or set aside.
+    source = make_source(X, codings.scaler, dtype, device)
 
     def training_set(source, y, weight, rows):
         if weight is not None:

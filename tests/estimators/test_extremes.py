@@ -74,10 +74,13 @@ def test_a_constant_target_is_predicted(data, value):
     assert np.ptp(two[:, 0]) > 0
 
 
-def test_an_input_too_far_away_is_refused_not_predicted_as_nan(data):
-    model = regressor().fit(*data)
-    with pytest.raises(ValueError, match="output for row 1 of X is not finite"):
-        model.predict(np.array([[0.0, 0.0, 0.0], [1e308, 1e308, 1e308]]))
+def test_an_input_too_far_away_is_cut_not_predicted_as_nan(data):
+    X, y = data
+    model = regressor().fit(X, y)
+    far, low = np.full((1, 3), 1e308), np.full((1, 3), -1e308)
+    width = np.ptp(X, axis=0)
+    np.testing.assert_array_equal(model.predict(far), model.predict([X.max(axis=0) + width]))
+    np.testing.assert_array_equal(model.predict(low), model.predict([X.min(axis=0) - width]))
 
 
 def test_the_recorded_step_is_the_one_taken(data):
