@@ -72,10 +72,13 @@ class Run:
             hooks.insert(0, ("conditioning", hook))
         net.callbacks_ = [*net.callbacks_, *hooks]
         net.generator_ = generator
+        # On the device of the activations, whose masks it draws.
+        net.module_.draw_from(torch.Generator(problem.device).manual_seed(seed))
 
     def release(self):
         """Give the net back without what belongs to this training."""
         self.net.callbacks_, self.net.generator_ = self._user_callbacks, None
+        self.net.module_.draw_from(None)
         self.net.valid_set_ = self.net.descent_ = None
 
     def finish(self, best_epoch):

@@ -7,7 +7,6 @@ import torch
 
 from .._model.transformer import ResidualTransformer
 from .._training.descent import Objective, gradient_norm
-from .._training.device import one_blas_thread
 from ..diagnostics.conditioning import Conditioning
 from ..diagnostics.measure import COUNTED_IN
 from ..diagnostics.traces import LayerTrace
@@ -59,9 +58,8 @@ class Probe:
 
     def record(self, epoch):
         """Conditioning, and loss and gradient norm, of the present weights."""
-        with one_blas_thread():
-            traces = self._finite_traces(epoch)
-            self.conditioning.record(epoch, traces, _N_SPECTRA, COUNTED_IN)
+        traces = self._finite_traces(epoch)
+        self.conditioning.record(epoch, traces, _N_SPECTRA, COUNTED_IN)
         if self.with_gradient:
             self.net.module_.eval()
             objective = Objective(self.net.module_, self.net.criterion_, self.data)
