@@ -90,7 +90,8 @@ class Probe:
 def exact_copy(module):
     """A copy in float64 on the CPU, without dropout."""
     exact = ResidualTransformer(module.arch).double()
-    exact.load_state_dict(module.state_dict())
+    # First to the CPU, then to float64, which MPS does not have.
+    exact.load_state_dict({name: value.cpu() for name, value in module.state_dict().items()})
     return exact.eval()
 
 
@@ -103,7 +104,8 @@ def layer_traces(module, source, rows):
     for start in range(0, len(rows), size):
         x, mask = source.take(rows[start : start + size])
         with torch.inference_mode():
+            x = x.cpu()
             x = x.double() if x.is_floating_point() else x  # token ids stay numbers of rows
-            layers = exact.traces(x.cpu(), None if mask is None else mask.cpu())
+            layers = exact.traces(x, None if mask is None else mask.cpu())
         mask = None if mask is None else mask.cpu().numpy()
         yield [LayerTrace(*(part.numpy() for part in layer), mask) for layer in layers]

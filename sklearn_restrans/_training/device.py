@@ -71,9 +71,9 @@ def resolve_dtype(dtype: str, x_dtype, work: int, device: torch.device) -> torch
 
 # ---- threads ------------------------------------------------------------------------------------
 #
-# A call borrows two settings: torch's threads, which torch keeps for every thread of the process and
-# as a default for those to come, and the threads of numpy's BLAS, which the process has once. Calls
-# in several threads overlap in any order, and each must leave what it found.
+# A call borrows two settings: torch's number of threads, which torch keeps for every thread of the
+# process and as a default for those to come, and that of numpy's BLAS, which the process has once.
+# Calls in several threads overlap in any order, and each must leave what it found.
 
 # Held while a setting changes, never while a model computes.
 _lock = threading.RLock()
@@ -166,9 +166,10 @@ def _numpy_blas() -> ThreadpoolController:
 
 
 def _limit_blas(call):
-    """One BLAS thread from the first call on: with two, many small decompositions take 5 times as long.
+    """One BLAS thread from the first call on.
 
-    One for every call, so that what a call computes does not depend on those beside it.
+    With two, many small decompositions take five times as long; and one for every call, so that
+    what a call computes does not depend on those beside it.
     """
     global _limiter
     _limiting.append(call)
