@@ -83,7 +83,6 @@ class Run:
 
     def finish(self, best_epoch):
         """What is left of the training once its loop has ended."""
-        self.probe.check_outputs()
         if self.probe.conditioning.epochs[-1] != best_epoch:
             self.probe.record(best_epoch)
         return Trained(self.net, best_epoch, self.probe.conditioning, self.probe.gradients)

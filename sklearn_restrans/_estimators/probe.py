@@ -66,20 +66,6 @@ class Probe:
             loss, gradient = objective.gradient()
             self.gradients.append((epoch, loss, gradient_norm(gradient)))
 
-    def check_outputs(self):
-        """Refuse a model whose outputs on the probe set are not finite, or absurd.
-
-        The loss of an epoch is that of the weights before each step, so it does not see the last
-        one. Targets are standardised (or one-hot): a loss above 1e6, a thousand standard
-        deviations, is divergence, whatever it was before.
-        """
-        loss = self.net.evaluate(self.data)
-        if not loss < 1e6:
-            raise DivergenceError(
-                f"the loss on {len(self.data)} training rows is {loss:.4g} after the last step: "
-                f"training diverged. {self.advice}"
-            )
-
     def _finite_traces(self, epoch):
         for chunk in layer_traces(self.net.module_, self.data.source, self.rows):
             if not all(np.isfinite(layer.output).all() for layer in chunk):

@@ -77,9 +77,9 @@ def resolve_dtype(dtype: str, x_dtype, work: int, device: torch.device) -> torch
 
 # Held while a setting changes, never while a model computes.
 _lock = threading.RLock()
-# Calls that have numpy's BLAS limited at present, and what gives it back after the last of them.
+# Calls that have numpy's BLAS limited at present, and what ends the limit after the last of them.
 _limiting: list[_Call] = []
-_limiter = None
+_end_of_limit = None
 _in_forked_child = False
 
 
@@ -92,11 +92,9 @@ class _Call:
 
 def _after_fork():
     """In a forked child: the calls and locks of the parent's other threads do not exist here."""
-    global _lock, _in_forked_child
-    _lock, _in_forked_child = threading.RLock(), True
-    for call in list(_limiting):
-        if call.thread != threading.get_ident():
-            _release_blas(call)
+    global _lock, _in_forked_child, _end_of_limit
+    _lock, _in_forked_child, _end_of_limit = threading.RLock(), True, None
+    _limiting.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -171,17 +169,43 @@ def _limit_blas(call):
     With two, many small decompositions take five times as long; and one for every call, so that
     what a call computes does not depend on those beside it.
     """
-    global _limiter
+    global _end_of_limit
     _limiting.append(call)
-    if _limiter is None:
-        _limiter = _numpy_blas().limit(limits=1)
+    blas = _numpy_blas()
+    if _end_of_limit is None and any(lib.num_threads != 1 for lib in blas.lib_controllers):
+        _end_of_limit = _hold(lambda: blas.limit(limits=1))
 
 
 def _release_blas(call):
     """The caller's number again after the last call."""
-    global _limiter
+    global _end_of_limit
     if call in _limiting:
         _limiting.remove(call)
-    if not _limiting and _limiter is not None:
-        _limiter.restore_original_limits()
-        _limiter = None
+    if not _limiting and _end_of_limit is not None:
+        _end_of_limit()
+        _end_of_limit = None
+
+
+def _hold(make_context):
+    """Enter a context in a thread of its own, and return a function that leaves it.
+
+    threadpoolctl lets the thread that set a limit, and no other, take it back.
+    """
+    entered, left = threading.Event(), threading.Event()
+
+    def hold():
+        try:
+            with make_context():
+                entered.set()
+                left.wait()
+        finally:
+            entered.set()
+
+    def leave():
+        left.set()
+        holder.join()
+
+    holder = threading.Thread(target=hold, daemon=True)
+    holder.start()
+    entered.wait()
+    return leave

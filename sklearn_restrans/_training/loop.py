@@ -26,7 +26,11 @@ _SLACK = 0.005
 _LOST = 0.05
 
 # Steps after which a model that is worse than a constant is no longer just at its beginning.
-_MANY_STEPS = 100
+_BEGINNING = 20
+
+# Targets are standardised (or one-hot): a loss beyond this, a thousand standard deviations, is
+# divergence, whatever it was before.
+_ABSURD = 1e6
 
 
 def train(net, data, valid, epochs, rule, seed=0):
@@ -84,15 +88,22 @@ def finish(net, rule, data):
 
 
 def _judge(net, rule, data, epoch, best):
-    """The epoch that is kept; warns if it is worse than a constant, or than an earlier fit."""
+    """The epoch that is kept; warns if it is worse than a constant, or than an earlier fit.
+
+    The loss of an epoch is that of the weights before each step and does not see the last one, so
+    the kept weights are measured.
+    """
     part = data.subset(_JUDGED_ROWS, 0)
     constant = constant_loss(net.criterion_, part, net.module_.arch.n_outputs)
     loss, bar = net.evaluate(part), constant * (1 + _SLACK)
+    if not loss < _ABSURD:
+        raise DivergenceError(
+            f"the loss on {len(part)} training rows is {loss:.4g} after the last step: training "
+            f"diverged. {rule.advice}"
+        )
     if rule.before_ is not None:
         bar = min(bar, rule.before_ + _LOST * constant)
-    if loss <= bar:
-        return epoch
-    if best != epoch:
+    if loss > bar and best != epoch:
         last = [weight.clone() for weight in rule.weights_]
         rule.put_back(rule.best_weights_)
         of_best = net.evaluate(part)
@@ -100,28 +111,27 @@ def _judge(net, rule, data, epoch, best):
             loss, epoch = of_best, best
         else:
             rule.put_back(last)
-    if not loss <= bar:
-        _warn(net, rule, data, part, epoch, loss, constant)
+    if loss > bar:
+        steps = (len(net.history) - rule.start_) * -(-len(data) // net.batch_size)
+        _warn(net, rule, part, loss, constant, steps)
     return epoch
 
 
-def _warn(net, rule, data, part, epoch, loss, constant):
+def _warn(net, rule, part, loss, constant, steps):
     """Say that the kept weights are worse than no model, unless training has hardly begun."""
     kept = [weight.clone() for weight in rule.weights_]
     rule.put_back(rule.start_weights_)
     start = net.evaluate(part)
     rule.put_back(kept)
-    losses = net.history[rule.start_ :, "train_loss"]
-    steps = len(losses) * -(-len(data) // net.batch_size)
-    rose = not loss <= start or max(losses) > (1 + _LOST) * start
-    if not rose and steps < _MANY_STEPS:
+    rose = not loss <= (1 + _LOST) * start
+    if not rose and steps < _BEGINNING:
         return
-    advice = rule.advice if rose else "Raise max_iter or learning_rate_init."
+    rose = rose or max(net.history[rule.start_ :, "train_loss"]) > (1 + _LOST) * start
+    hint = "" if rose else "If the loss is still falling, raise max_iter; else: "
     warnings.warn(
-        f"training ended with a model that is worse than a constant or than what it began with: "
-        f"the loss on {len(part)} training rows is {loss:.4g} at the weights that are kept, of "
-        f"epoch {epoch} of {len(net.history)}; it was {start:.4g} at the start, and a constant "
-        f"prediction has {constant:.4g}. {advice}",
+        f"training ended worse than {'it began' if loss > start else 'a constant prediction'}: the "
+        f"loss on {len(part)} training rows is {loss:.4g}; it was {start:.4g} at the start, and "
+        f"that of a constant is {constant:.4g}. {hint}{rule.advice}",
         ConvergenceWarning,
         stacklevel=2,
     )
