@@ -40,7 +40,9 @@ def split_rows(X, y, weight, fraction, seed, stratified):
     stratified : bool
         Whether the parts keep the proportions of the classes.
     """
-    rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight > _NEGLIGIBLE * weight.max())
+    rows = (
+        np.arange(len(y)) if weight is None else np.flatnonzero(weight > _NEGLIGIBLE * weight.max())
+    )
     if fraction is None:
         return rows, rows[:0]
     n_valid = int(np.ceil(fraction * len(rows)))

@@ -112,7 +112,7 @@ class ResidualTransformerBase(
         codings, module = self._preprocessing, self.net_.module_
         X = codings.inputs.check(X, segments)
         device, dtype = module.W_in.device, module.W_in.dtype
-        with own_threads(self.n_threads):
+        with own_threads(self.n_threads, limit_blas=False):
             source = codings.source(X, dtype, device)
             out = outputs(module, source, self.net_.settings.autocast)
         if not np.isfinite(out).all():
