@@ -125,7 +125,7 @@ INSIDE = {
         "skorch_names": set(),
         "state": {"skorch_names"},
         "stopping": {"skorch_names"},
-        "loop": {"descent", "stopping"},
+        "loop": {"descent", "losses", "stopping"},
         "net": {"losses", "optimizers", "prediction", "skorch_names", "stopping"},
         "stack": {"loop", "optimizers", "prediction", "stopping"},
     },

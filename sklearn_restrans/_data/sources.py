@@ -145,7 +145,7 @@ class TokenSource:
     """
 
     def __init__(self, ids, device):
-        ids = np.ascontiguousarray(ids, dtype=np.int32)
+        ids = np.array(ids, dtype=np.int32, order="C")  # a copy: torch takes no read-only array
         lengths = padded_length((ids != 0).sum(axis=1))
         # Rows of one padded length are alike: all of them come with a mask.
         self.lengths, self.partial = lengths, np.zeros(len(ids), bool)

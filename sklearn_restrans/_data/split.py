@@ -15,6 +15,11 @@ _REMEDIES = dict.fromkeys(
 )
 
 
+# Share of the largest weight below which a row counts as if its weight were zero: no sum of fewer
+# than 1e14 rows sees it in float64, and its weight may be zero in float32.
+_NEGLIGIBLE = 1e-30
+
+
 def check_weight(sample_weight, X):
     """Sample weights (n,) divided by the largest, or None where there are none."""
     if sample_weight is None:
@@ -31,7 +36,7 @@ def check_weight(sample_weight, X):
 
 
 def split_rows(X, y, weight, fraction, seed, stratified):
-    """Rows to train on and rows to validate on; a zero weight leaves a row out of both.
+    """Rows to train on and rows to validate on; a weight of about zero leaves a row out of both.
 
     Parameters
     ----------
@@ -44,7 +49,9 @@ def split_rows(X, y, weight, fraction, seed, stratified):
     stratified : bool
         Whether the parts keep the proportions of the classes.
     """
-    rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0)
+    rows = (
+        np.arange(len(y)) if weight is None else np.flatnonzero(weight > _NEGLIGIBLE * weight.max())
+    )
     if fraction is None:
         return rows, rows[:0]
     n_valid = int(np.ceil(fraction * len(rows)))

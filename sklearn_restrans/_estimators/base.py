@@ -17,7 +17,7 @@ from .._data.targets import ClassTargets, RegressionTargets
 from .._model.architecture import Architecture
 from .._model.transformer import ResidualTransformer
 from .._training.descent import Objective
-from .._training.device import available_device, torch_state
+from .._training.device import available_device, own_threads
 from .._training.losses import SampleLoss
 from .._training.net import make_net
 from .._training.prediction import outputs
@@ -140,7 +140,7 @@ class ResidualTransformerBase(
         codings, module = self._preprocessing, self.net_.module_
         X = codings.inputs.check(X, segments)
         device, dtype = module.W_in.device, module.W_in.dtype
-        with torch_state(self.n_threads, None, device):
+        with own_threads(self.n_threads, limit_blas=False):
             source = codings.source(X, dtype, device)
             out = outputs(module, source, self.net_.settings.autocast)
         if not np.isfinite(out).all():
@@ -159,7 +159,7 @@ class ResidualTransformerBase(
         codings = self._preprocessing
         X = codings.inputs.check(X)
         source = codings.source(X, torch.float64, _CPU)
-        with torch_state(self.n_threads, None, _CPU):
+        with own_threads(self.n_threads):
             yield from layer_traces(self.net_.module_, source, np.arange(len(X)))
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -214,10 +214,11 @@ class ResidualTransformerBase(
         if saved is None:
             return
         device = available_device(saved["settings"]["device"])
-        module = ResidualTransformer(Architecture(**saved["arch"]))
-        module = module.to(getattr(torch, saved["dtype"]))
         settings = TrainingSettings(**saved["settings"] | {"device": str(device)})
-        self.net_ = restore_net(make_net(module, settings, self.callbacks or ()), saved)
+        with own_threads(1):
+            module = ResidualTransformer(Architecture(**saved["arch"]))
+            module = module.to(getattr(torch, saved["dtype"]))
+            self.net_ = restore_net(make_net(module, settings, self.callbacks or ()), saved)
         self.device_ = str(device)
 
 

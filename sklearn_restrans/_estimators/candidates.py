@@ -15,7 +15,7 @@ import torch
 
 from .._compat import FitTask, fit_task, metadata_of
 from .._model.shortcuts import choose
-from .._training.device import resolve_device, resolve_dtype, torch_state
+from .._training.device import own_threads, resolve_device, resolve_dtype
 from .._training.settings import TrainingSettings
 from .._training.stack import Failed, attempt, train_stacked
 from .fitting import Run, fit_problem
@@ -109,7 +109,7 @@ def train_estimator(
         if fitted.inputs.kind == "tokens":
             fitted = replace(fitted, inputs=fitted.inputs.meeting(X))
     seed = draw_seed(estimator.random_state)
-    with torch_state(estimator.n_threads, seed, resolve_device(estimator.device)):
+    with own_threads(estimator.n_threads):
         data = (X, y, sample_weight, X_val, y_val)
         checked = check_data(estimator, *data, seed=seed, fitted=fitted, **segments)
         if previous is not None:
@@ -158,9 +158,7 @@ def fit_estimators(
             open_tasks.enter_context(_task_of(estimator, task, data))
             for estimator, task in zip(estimators, tasks, strict=True)
         ]
-        open_tasks.enter_context(
-            torch_state(first.n_threads, seeds[0], resolve_device(first.device))
-        )
+        open_tasks.enter_context(own_threads(first.n_threads))
         # The split of early stopping is the only thing in the data that a seed decides, and
         # candidates of different seeds are then not stacked (plan_stacks).
         problem = prepare(first, X, y, sample_weight, X_val, y_val, seed=seeds[0], **segments)

@@ -78,6 +78,8 @@ class Run:
             hooks.append(("epoch_tasks", EpochTasks(task, partial(self._attributes, task))))
         net.callbacks_ = [*net.callbacks_, *hooks]
         net.generator_ = generator
+        # On the device of the activations, whose masks it draws.
+        net.module_.draw_from(torch.Generator(problem.device).manual_seed(seed))
 
     def _attributes(self, task):
         """Fitted attributes of the model as it would be if training ended now.
@@ -100,11 +102,11 @@ class Run:
     def release(self):
         """Take from the net what belongs to this training only: its hooks, generator and data."""
         self.net.callbacks_, self.net.generator_ = self._user_callbacks, None
+        self.net.module_.draw_from(None)
         self.net.valid_set_ = self.net.descent_ = None
 
     def finish(self, best_epoch):
         """What is left of the training once its loop has ended."""
-        self.probe.check_outputs()
         if self.probe.conditioning.epochs[-1] != best_epoch:
             self.probe.record(best_epoch)
         return Trained(self.net, best_epoch, self.probe.conditioning, self.probe.gradients)

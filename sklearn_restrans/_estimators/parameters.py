@@ -203,8 +203,9 @@ class TrainingParameters:
         False,
         "bool",
         ["boolean"],
-        "Set aside ``validation_fraction`` of the rows (the last ones for windows), stop when "
-        "their loss no longer falls, and keep the best epoch. False trains on every row.",
+        "Set aside ``validation_fraction`` of the rows (the last ones for windows), and keep the "
+        "epoch with the lowest loss on them. With a constant step size training stops when that "
+        "loss no longer falls; a schedule always runs to its end. False trains on every row.",
     )
     validation_fraction: float = parameter(
         0.1,
@@ -216,9 +217,16 @@ class TrainingParameters:
         10,
         "int",
         [_AT_LEAST_1],
-        "Epochs without an improvement by ``tol`` after which training stops.",
+        "Epochs without an improvement by ``tol`` after which training with a constant step size "
+        "stops: of the validation loss with ``early_stopping``, else of the training loss. "
+        'Without effect under ``learning_rate="one_cycle"``, whose small last steps would be lost.',
     )
-    tol: float = parameter(1e-4, "float", [_NOT_NEGATIVE], "Improvement of the loss that counts.")
+    tol: float = parameter(
+        1e-4,
+        "float",
+        [_NOT_NEGATIVE],
+        "Improvement of the loss that counts for ``n_iter_no_change``.",
+    )
     learning_rate: str = parameter(
         "auto",
         '{"auto", "constant", "one_cycle"}',
@@ -276,7 +284,7 @@ class RunParameters:
         [Interval(Integral, 1, 1024, closed="both"), None],
         "Torch threads during fit and predict; None leaves the caller's setting. Models of this "
         "size gain little from a second thread, and two that share a core with another process "
-        "wait for each other.",
+        "wait for each other. A forked child takes one, as threads do not survive a fork.",
     )
     random_state: object = parameter(
         None,

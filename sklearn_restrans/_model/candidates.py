@@ -30,6 +30,7 @@ def stack(models: Sequence[ResidualTransformer]) -> ResidualTransformer:
         parts = [state[name] for state in states]
         own[name] = parts[0] if _is_shared(arch, name) else torch.stack(parts)
     stacked.load_state_dict(own)
+    stacked.draw_from(models[0].generator)
     return stacked
 
 
@@ -59,4 +60,5 @@ def select(stacked: ResidualTransformer, index: Tensor) -> ResidualTransformer:
     state = stacked.state_dict()
     for name, value in chosen.state_dict().items():
         value.copy_(state[name] if _is_shared(arch, name) else state[name][index])
+    chosen.draw_from(stacked.generator)
     return chosen

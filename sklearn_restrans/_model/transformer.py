@@ -36,9 +36,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """Inverted dropout; one place, so that a test can replace the random mask by a known one."""
-    return F.dropout(x, p, training) if p > 0.0 and training else x
+def dropout(x: Tensor, p: float, training: bool, generator: torch.Generator | None) -> Tensor:
+    """Inverted dropout; one place, so that a test can replace the random mask by a known one.
+
+    The bits of ``F.dropout``, which draws from torch's global generator and takes no other.
+    """
+    if p == 0.0 or not training:
+        return x
+    return x * torch.empty_like(x).bernoulli_(1.0 - p, generator=generator).div_(1.0 - p)
 
 
 def sinusoidal(n_tokens: int, d_model: int) -> Tensor:
@@ -77,6 +82,7 @@ class Layer(nn.Module):
         super().__init__()
         d, m = arch.d_model, arch.d_ff
         self.arch, self.products = arch, PLAIN
+        self.generator: torch.Generator | None = None
         self.W_Q = nn.Parameter(torch.empty(*lead, d, d))
         self.W_K = nn.Parameter(torch.empty(*lead, d, d))
         self.W_V = nn.Parameter(torch.empty(*lead, d, d))
@@ -95,6 +101,10 @@ class Layer(nn.Module):
     def last_of_attention(self) -> Tensor:
         """The last matrix of Attn: W_V of one head, W_O of several."""
         return self.W_V if self.W_O is None else self.W_O
+
+    def drop(self, x: Tensor) -> Tensor:
+        """Dropout while training."""
+        return dropout(x, self.arch.dropout, self.training, self.generator)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(*K, n, T, d) -> (*K, n, h, T, d / h), in the width of the products."""
@@ -140,14 +150,13 @@ class Layer(nn.Module):
         """Z with dropout on Attn(X) while training, normalised for norm="post"."""
         # NOTE[DIFF] dropout; the paper has none. It stands on Attn(X) and on phi(Z W_1) only, so
         # that averaging over tokens still commutes with W_2 (see `shortcuts`).
-        attention = dropout(attention, self.arch.dropout, self.training)
-        return self.closed(self.residual(attention, x, beta), "norm_1")
+        return self.closed(self.residual(self.drop(attention), x, beta), "norm_1")
 
     def hidden(self, z: Tensor) -> Tensor:
         """phi(Z W_1 + b_1) (*K, n, T, m), the input of W_2."""
         z = self.normed(z, "norm_2")
         u = self.products.affine(z, self.W_1, self.b_1)
-        return dropout(ACTIVATIONS[self.arch.activation](u), self.arch.dropout, self.training)
+        return self.drop(ACTIVATIONS[self.arch.activation](u))
 
     def add_feedforward(self, hidden: Tensor, z: Tensor, beta: Tensor) -> Tensor:
         """A = phi(Z W_1) W_2 + beta Z."""
@@ -178,6 +187,7 @@ class ResidualTransformer(nn.Module):
     def __init__(self, arch: Architecture, beta: Tensor | None = None) -> None:
         super().__init__()
         self.arch, self.products = arch, PLAIN
+        self.generator: torch.Generator | None = None
         lead = () if arch.n_candidates is None else (arch.n_candidates,)
         d, T = arch.d_model, arch.n_tokens
         rows = T if arch.embedding == "feature" else arch.n_features
@@ -200,6 +210,11 @@ class ResidualTransformer(nn.Module):
             self.beta = nn.Parameter(beta)
         else:
             self.register_buffer("beta", beta)
+
+    def draw_from(self, generator: torch.Generator | None) -> None:
+        """Draw dropout's masks from this generator, on the model's device; None: torch's own."""
+        for part in (self, *self.layers):
+            part.generator = generator
 
     def evenly(self) -> ResidualTransformer:
         """The same weights in `EVEN` products, for prediction.
@@ -251,7 +266,8 @@ class ResidualTransformer(nn.Module):
             X = x * per_candidate(self.W_in, x, trailing=2)
         elif ids:
             # NOTE[DIFF] dropout on the vectors of tokens: the residual alone reads them otherwise.
-            X = dropout(self.look_up(x), self.arch.dropout, self.training)
+            vectors = self.look_up(x)
+            X = dropout(vectors, self.arch.dropout, self.training, self.generator)
         else:
             X = self.products.project(x, self.W_in)
         if self.positions is None:

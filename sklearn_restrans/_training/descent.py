@@ -10,6 +10,7 @@ import torch
 
 from .._lanczos import lanczos_largest
 from .._model.shortcuts import forward
+from ..exceptions import DivergenceError
 from ..theory import descent_step, step_curvature
 
 # Sequences per pass over the training set; sums run over the chunks, so the result does not
@@ -81,7 +82,13 @@ class Objective:
         return total, gradient
 
     def hessian_product(self, vector):
-        """Hessian of Phi times a float64 vector: d/dtheta <gradient, v>."""
+        """Hessian of Phi times a float64 vector: d/dtheta <gradient, v>.
+
+        Raises
+        ------
+        DivergenceError
+            If it is not finite.
+        """
         pieces = torch.as_tensor(vector).split([p.numel() for p in self.parameters])
         direction = [v.to(p).view_as(p) for v, p in zip(pieces, self.parameters, strict=True)]
         product = [torch.zeros_like(p) for p in self.parameters]
@@ -90,7 +97,15 @@ class Objective:
             slope = sum((g * v).sum() for g, v in zip(gradient, direction, strict=True))
             for h, d in zip(product, torch.autograd.grad(slope, self.parameters), strict=True):
                 h += d
-        return np.concatenate([h.double().cpu().numpy().ravel() for h in product])
+        product = np.concatenate([h.cpu().double().numpy().ravel() for h in product])
+        if not np.isfinite(product).all():
+            beta = float(self.module.beta.detach().abs().max())
+            raise DivergenceError(
+                "the curvature of the loss is not finite, so there is no step size for it: outputs "
+                f"leave the range of {self.parameters[0].dtype}. Lower residual_beta (its largest "
+                f"value is now {beta:.4g}), or take a learning_rate_init that is a number."
+            )
+        return product
 
     def largest_curvature(self, seed):
         """L, the largest algebraic eigenvalue of the Hessian, by Lanczos from a random start."""
@@ -100,7 +115,14 @@ class Objective:
 
 def gradient_norm(gradient):
     """||grad Phi||."""
-    return math.hypot(*(float(torch.linalg.vector_norm(g)) for g in gradient))
+    norm = math.hypot(*(float(torch.linalg.vector_norm(g)) for g in gradient))
+    if math.isfinite(norm):
+        return norm
+    # The squares may overflow where the gradient does not.
+    largest = max(float(g.abs().max()) for g in gradient)
+    if not math.isfinite(largest):
+        return largest
+    return largest * math.hypot(*(float(torch.linalg.vector_norm(g / largest)) for g in gradient))
 
 
 def smooth_step(objective, seed):
@@ -166,9 +188,9 @@ class GradientDescent:
                 p.copy_(w)
 
     def _curvature_met(self):
-        """kappa of the step that led here, and its rounding error; infinite if the loss is."""
+        """kappa of the step that led here, and its rounding error; infinite if loss or step is."""
         (loss, norm, *_), now = self._before, self._here[0]
-        if not np.isfinite(now):
+        if not (np.isfinite(now) and np.isfinite(norm)):
             return math.inf, 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # a loss on its way to infinity
             kappa, error = step_curvature(loss, now, norm, self.step_size, zero_loss=self.zero_loss)

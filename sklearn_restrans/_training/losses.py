@@ -29,3 +29,22 @@ class SampleLoss(nn.Module):
             return difference.abs().mean(-1)
         zero = torch.zeros_like(difference)
         return F.huber_loss(difference, zero, reduction="none").mean(-1)
+
+
+def constant_loss(criterion, data, n_outputs):
+    """Weighted mean loss over a training set of the best constant: what a model must beat.
+
+    The constant is the share of each class for the log loss, and the weighted mean target for the
+    others (which for the absolute error is not quite the best one).
+    """
+    target, weight = data.target, data.weight
+    share = torch.ones(len(target), device=target.device) if weight is None else weight
+    share = share / share.sum()
+    if criterion.kind == "log_loss":
+        shares = share.new_zeros(n_outputs).index_add_(0, target, share)
+        output = shares.log()
+    else:
+        share = share.to(target.dtype)
+        output = share @ target
+    loss = criterion(output.expand(len(target), -1), target)
+    return float((share * loss).sum())

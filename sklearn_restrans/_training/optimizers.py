@@ -2,16 +2,97 @@
 
 from __future__ import annotations
 
-import warnings
+import math
 
 import torch
 
-_OPTIMIZERS = {
-    "adamw": torch.optim.AdamW,
-    "adam": torch.optim.Adam,
-    "sgd": torch.optim.SGD,
-    "gd": torch.optim.SGD,
-}
+
+def _plain(method):
+    """A method of torch's optimisers without the wrapper that hides it from torch's compiler.
+
+    The wrapper imports the compiler: 3 seconds at the first fit of a process, an environment
+    variable, and a filter of warnings.
+    """
+    return getattr(method, "__wrapped__", method)
+
+
+class _Plain(torch.optim.Optimizer):
+    """What torch's optimisers share, without the compiler.
+
+    A subclass has :meth:`advance`, a step without the bookkeeping of ``step``, which takes longer
+    than the step of a small net.
+    """
+
+    add_param_group = _plain(torch.optim.Optimizer.add_param_group)
+    state_dict = _plain(torch.optim.Optimizer.state_dict)
+    load_state_dict = _plain(torch.optim.Optimizer.load_state_dict)
+
+    def step(self):
+        self.advance()
+
+
+class _Adam(_Plain, torch.optim.Adam):
+    """Torch's fused Adam: its kernel, on the state that it makes."""
+
+    _kernel = staticmethod(torch._fused_adam_)
+
+    def advance(self):
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            states = [self.state[weight] or self._begin(weight) for weight in weights]
+            counts = [state["step"] for state in states]
+            torch._foreach_add_(counts, 1)
+            self._kernel(
+                weights,
+                [weight.grad for weight in weights],
+                [state["exp_avg"] for state in states],
+                [state["exp_avg_sq"] for state in states],
+                [],
+                counts,
+                lr=group["lr"],
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+            )
+
+    def _begin(self, weight):
+        """The state of a weight before its first step."""
+        count = torch.zeros((), dtype=torch.float32, device=weight.device)
+        zeros = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
+        self.state[weight] = {"step": count, **zeros}
+        return self.state[weight]
+
+
+class _AdamW(_Adam, torch.optim.AdamW):
+    """Torch's fused AdamW."""
+
+    _kernel = staticmethod(torch._fused_adamw_)
+
+
+class _SGD(_Plain, torch.optim.SGD):
+    """Torch's fused SGD without momentum."""
+
+    def advance(self):
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            torch._fused_sgd_(
+                weights,
+                [weight.grad for weight in weights],
+                [],
+                weight_decay=group["weight_decay"],
+                momentum=0.0,
+                lr=group["lr"],
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+                is_first_step=False,
+            )
+
+
+_OPTIMIZERS = {"adamw": _AdamW, "adam": _Adam, "sgd": _SGD, "gd": _SGD}
 
 
 def make_optimizer(module, solver, lr, weight_decay):
@@ -40,7 +121,7 @@ def _matrices_and_others(module):
     return matrices, others
 
 
-class PerCandidate(torch.optim.Optimizer):
+class PerCandidate(_Plain):
     """A solver on stacked weights, with a step size and a weight decay for every candidate.
 
     Torch's formulas, with lr and lambda of shape (K,): AdamW is
@@ -59,7 +140,7 @@ class PerCandidate(torch.optim.Optimizer):
         super().__init__(groups, {"lr": 1.0})
 
     @torch.no_grad()
-    def step(self):
+    def advance(self):
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             steps = [_broad(self.rates * group["lr"], weight) for weight in weights]
@@ -101,15 +182,12 @@ def _broad(values, like):
 
 
 def take_step(optimizer, schedule=None):
-    """``optimizer.step()``, then ``schedule.step()`` if there is one; returns the step size taken.
+    """One step of an optimiser, then one of its schedule; returns the step size taken.
 
-    Fused AdamW goes without torch's bookkeeping, which takes longer than the step of a small net:
-    the same kernel on the same state. Torch's own first step makes that state, and tells a new
-    schedule that the order of the two is right.
+    The first goes through ``step``: a schedule of the user's waits for it.
     """
-    begun = optimizer.state and (schedule is None or schedule.last_epoch > 0)
-    if begun and type(optimizer) is torch.optim.AdamW:
-        _fused_adamw(optimizer)
+    if optimizer.state:
+        optimizer.advance()
     else:
         optimizer.step()
     step_size = optimizer.param_groups[0]["lr"]
@@ -118,36 +196,36 @@ def take_step(optimizer, schedule=None):
     return step_size
 
 
-def _fused_adamw(optimizer):
-    for group in optimizer.param_groups:
-        weights = [weight for weight in group["params"] if weight.grad is not None]
-        states = [optimizer.state[weight] for weight in weights]
-        counts = [state["step"] for state in states]
-        torch._foreach_add_(counts, 1)
-        torch._fused_adamw_(
-            weights,
-            [weight.grad for weight in weights],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            counts,
-            lr=group["lr"],
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            amsgrad=False,
-            maximize=False,
-        )
+class OneCycle:
+    """Step sizes that rise to ``largest`` in 30 % of the steps and then fall to nearly zero.
+
+    The numbers of torch's ``OneCycleLR``, whose warning about an optimiser used before could only
+    be silenced for all threads of the process: with s, e the sizes at both ends of a phase and
+    p from 0 to 1 in it, e + (s - e) (1 + cos(pi p)) / 2.
+    """
+
+    def __init__(self, optimizer, largest, total):
+        self.optimizer, self.total, self.taken = optimizer, total, 0
+        first = largest / 25.0
+        self.sizes = (first, largest, first / 1e4)
+        self._set()
+
+    def _set(self):
+        (first, largest, final), top = self.sizes, 0.3 * self.total - 1
+        if self.taken <= top:
+            start, end, part = first, largest, self.taken / top
+        else:
+            start, end, part = largest, final, (self.taken - top) / (self.total - 1 - top)
+        size = end + (start - end) / 2.0 * (math.cos(math.pi * part) + 1)
+        for group in self.optimizer.param_groups:
+            group["lr"] = size
+
+    def step(self):
+        """The size of the next step."""
+        self.taken += 1
+        self._set()
 
 
 def make_schedule(optimizer, kind, lr, steps):
     """The step-size schedule over so many steps; None for a constant step."""
-    if kind == "constant":
-        return None
-    with warnings.catch_warnings():
-        # torch warns that the step order cannot be checked for a re-used optimiser
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, lr, total_steps=steps, cycle_momentum=False
-        )
+    return None if kind == "constant" else OneCycle(optimizer, lr, steps)

@@ -31,7 +31,7 @@ def outputs(module, source, autocast=False):
     for length, alike in by_length(source, np.arange(len(source))):
         for rows, n_real in chunks(source, predict_chunk(arch.at_length(length)), alike):
             batch = run(even, *source.take(rows), autocast)
-            out[rows[:n_real]] = batch[:n_real].double().cpu().numpy()
+            out[rows[:n_real]] = batch[:n_real].cpu().double().numpy()  # MPS has no float64
     return out
 
 
@@ -48,4 +48,4 @@ def evaluate(module, criterion, data, autocast=False):
             loss = criterion(run(even, *x, autocast), target)
             total = total + (loss if weight is None else loss * weight).sum(-1)
             weights = weights + (len(positions) if weight is None else weight.sum())
-    return (total / weights).double().cpu().numpy()
+    return (total / weights).cpu().double().numpy()

@@ -14,7 +14,7 @@ import torch
 from .._model import candidates
 from .._model.shortcuts import choose
 from ..exceptions import DivergenceError
-from .loop import finish, measure_step
+from .loop import finish, loss_before, measure_step
 from .optimizers import PerCandidate, make_optimizer, make_schedule, take_step
 from .prediction import evaluate, run
 from .stopping import StopTraining
@@ -63,7 +63,7 @@ class _Stack:
             (loss / positions.shape[-1]).sum().backward()
             self.step_taken = take_step(self.optimizer, self.schedule)
             total = total + loss.detach()
-        return (total / n).double().cpu().numpy()
+        return (total / n).cpu().double().numpy()
 
     def _batch_loss(self, data, positions):
         """Summed weighted loss of one batch, (K,); positions (B,) for all, or (K, B)."""
@@ -129,8 +129,8 @@ def train_stacked(nets, data, valid, epochs, rules, seeds):
     if not nets:
         return outcomes
     place = {id(net): k for k, net in enumerate(nets)}
-    for net, seed in zip(nets, seeds, strict=True):
-        net.valid_set_ = valid
+    for net, rule, seed in zip(nets, rules, seeds, strict=True):
+        net.valid_set_, rule.before_ = valid, loss_before(net, data)
         measure_step(net, data, seed)
         net.notify("on_train_begin", X=data, y=None)
     stack = _Stack(nets, len(data), epochs)
@@ -143,7 +143,7 @@ def train_stacked(nets, data, valid, epochs, rules, seeds):
     for k, (net, rule) in enumerate(zip(nets, rules, strict=True)):
         net.notify("on_train_end", X=data, y=None)
         if outcomes[k] is None:
-            outcomes[k] = attempt(finish, net, rule)
+            outcomes[k] = attempt(finish, net, rule, data)
     return outcomes
 
 

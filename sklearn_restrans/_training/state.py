@@ -27,7 +27,7 @@ def net_state(net, with_optimizer):
 
 def restore_net(net, state):
     """Fill an initialised net with what :func:`net_state` returned."""
-    net.module_.load_state_dict({k: torch.as_tensor(v) for k, v in state["weights"].items()})
+    net.module_.load_state_dict(_to_torch(state["weights"]))
     net.module_.eval()
     history = History()
     history.extend(copy.deepcopy(state["history"]))
@@ -66,7 +66,7 @@ def _to_numpy(value):
 
 def _to_torch(value):
     if isinstance(value, np.ndarray | np.generic):
-        return torch.tensor(value)  # a copy: the optimiser works in place
+        return torch.tensor(value)  # a copy: the array may be mapped from a file, and read-only
     if isinstance(value, dict):
         return {k: _to_torch(v) for k, v in value.items()}
     if isinstance(value, list):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
+import torch
 
 from ..exceptions import DivergenceError
 from .skorch_names import Callback
@@ -15,9 +14,11 @@ class StopTraining(Exception):
 
 
 class StopRule(Callback):
-    """Watches one loss: stops when it no longer falls, and keeps the best weights if asked.
+    """Watches one loss: stops when it no longer falls, and remembers the best weights.
 
     ``patience`` None never stops. The watched loss is the validation loss where there is one.
+    ``keep_best`` says that the best weights are those of the fit; the last ones are otherwise,
+    unless they are worse than no model (:func:`.loop.finish`).
     """
 
     def __init__(self, monitor, patience, tol, keep_best, advice):
@@ -25,7 +26,9 @@ class StopRule(Callback):
         self.keep_best, self.advice = keep_best, advice
 
     def on_train_begin(self, net, **_):
-        self.best_, self.best_epoch_, self.best_weights_ = np.inf, 0, None
+        self.weights_ = [weight.detach() for weight in net.module_.parameters()]
+        self.start_weights_, self.best_weights_ = self._copy(), None
+        self.best_, self.best_epoch_ = np.inf, 0
         self.reference_, self.since_ = np.inf, 0
         self.start_ = len(net.history)
 
@@ -41,21 +44,34 @@ class StopRule(Callback):
         loss = row[self.monitor]
         if loss < self.best_:
             self.best_, self.best_epoch_ = loss, epoch
-            if self.keep_best:
-                self.best_weights_ = copy.deepcopy(net.module_.state_dict())
+            if self.best_weights_ is None:
+                self.best_weights_ = self._copy()
+            else:  # one call for all of them: small nets have epochs of a millisecond
+                torch._foreach_copy_(self.best_weights_, self.weights_)
         self.since_ = 0 if loss < self.reference_ - self.tol else self.since_ + 1
         self.reference_ = min(self.reference_, loss)
         if self.patience is not None and self.since_ >= self.patience:
             raise StopTraining
 
+    def _copy(self):
+        return [weight.clone() for weight in self.weights_]
+
+    def put_back(self, weights):
+        """Give the module other weights: of the start, of the best epoch."""
+        torch._foreach_copy_(self.weights_, weights)
+
+    def forget(self):
+        """Let go of every copy."""
+        self.weights_ = self.start_weights_ = self.best_weights_ = None
+
 
 def make_rule(settings, beta, validated):
     """The rule for a training with or without a validation part; ``beta`` is for its advice."""
-    if validated:
-        monitor, patience = "valid_loss", settings.n_iter_no_change
-        patience = patience if settings.early_stopping else None
-    else:
-        monitor, patience = "train_loss", settings.n_iter_no_change
+    monitor = "valid_loss" if validated else "train_loss"
+    # A schedule is one curve over all epochs. In its middle steps are largest and the loss may well
+    # rise; whoever stops there never takes the small steps that end it.
+    may_stop = settings.schedule == "constant" and (settings.early_stopping or not validated)
+    patience = settings.n_iter_no_change if may_stop else None
     given = beta.ravel()
     in_words = float(given[0]) if (given == given[0]).all() else beta.tolist()
     advice = (

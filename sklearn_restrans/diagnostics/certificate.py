@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import clone
 
 from .. import theory
 from .._training.descent import GradientDescent
-from .._training.device import torch_state
+from .._training.device import own_threads
 from .._validation import check_integer
 from . import constants
 from .constants import check_estimator, check_kernel_size
@@ -183,7 +182,7 @@ loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
     # The clone is never fitted: the descent below moves the weights of the objective's own model.
     estimator = clone(estimator)
     n_steps = check_integer("n_steps", estimator.max_iter if n_steps is None else n_steps)
-    with torch_state(estimator.n_threads, None, torch.device("cpu")):
+    with own_threads(estimator.n_threads):
         at = estimator.__restrans_objective__(X, y, sample_weight)
         objective = at.objective
         if tangent_kernel == "auto":

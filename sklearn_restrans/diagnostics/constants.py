@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call, jacrev, vmap
+from torch.func import functional_call, vmap
 
 from .._model.products import average_tokens, last_token, read_token
 from ..theory import pl_constant, tangent_kernel
@@ -92,7 +92,7 @@ def two_block_constant(objective):
         return pl_constant(A, **_weights(objective))
     inside = torch.cat([part.inside for part in parts])
     # The norm acts on each row alone, so its Jacobian is one small matrix per row.
-    J = vmap(jacrev(module.layers[-1].norm_2))(inside).detach().numpy()
+    J = _row_jacobians(module.layers[-1].norm_2, inside).numpy()
     method = "exact" if n_residuals(objective) <= MAX_KERNEL_ROWS else "bound"
     W_U = module.W_U.detach().numpy()
     return pl_constant(A, H, W_U, J, method=method, **_weights(objective))
@@ -146,11 +146,36 @@ def output_jacobian(objective):
             batch = x[None], None if mask is None else mask[None]
             return functional_call(module, others | part, batch)[0]
 
-        jacobian = vmap(jacrev(outputs), (None, 0, None if mask is None else 0), chunk_size=_CHUNK)(
-            {k: weights[k] for k in names}, x, mask
-        )
-        for block in jacobian.values():
+        for block in _jacobians(outputs, {k: weights[k] for k in names}, x, mask):
             yield block.flatten(0, 1).numpy()
+
+
+def _row_jacobians(function, rows):
+    """Derivatives of every row's outputs by the row itself, (n, d, d)."""
+    rows = rows.detach().clone().requires_grad_()
+    out = function(rows)
+    by_output = [torch.autograd.grad(o, rows, retain_graph=True)[0] for o in out.sum(0)]
+    return torch.stack(by_output, 1)
+
+
+def _jacobians(function, weights, x, mask):
+    """Derivatives of function(weights, x_i, mask_i), (c,), of every sample: each (N, c, *shape).
+
+    Every sample has a copy of the weights, so that one backward pass gives the derivatives of one
+    output for all of them. Not ``torch.func.jacrev``: its first call imports torch's compiler.
+    """
+    chunks = {name: [] for name in weights}
+    for start in range(0, len(x), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        n = len(x[part])
+        own = {k: w.expand(n, *w.shape).detach().requires_grad_() for k, w in weights.items()}
+        masks = None if mask is None else mask[part]
+        out = vmap(function, (0, 0, None if mask is None else 0))(own, x[part], masks)
+        wanted = {"inputs": tuple(own.values()), "retain_graph": True, "materialize_grads": True}
+        by_output = [torch.autograd.grad(o, **wanted, allow_unused=True) for o in out.sum(0)]
+        for name, derivatives in zip(own, zip(*by_output, strict=True), strict=True):
+            chunks[name].append(torch.stack(derivatives, 1))
+    return [torch.cat(parts) for parts in chunks.values()]
 
 
 def _groups(weights, rows):

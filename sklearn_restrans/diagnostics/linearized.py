@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import theory
 from .._training.descent import GradientDescent, smooth_step
-from .._training.device import torch_state
+from .._training.device import own_threads
 from .._validation import check_integer
 from .constants import check_estimator, check_kernel_size, kernel, residuals
 
@@ -169,7 +169,7 @@ def linearized_prediction(
         check_is_fitted(estimator)
     else:
         estimator = clone(estimator)
-    with torch_state(estimator.n_threads, None, _CPU):
+    with own_threads(estimator.n_threads):
         at = estimator.__restrans_objective__(X, y, sample_weight, fitted=stage == "final")
         objective = at.objective
         check_kernel_size(objective, "pass fewer rows")
@@ -322,7 +322,7 @@ def suggest_residual_beta(
     # With "auto" any solver setting of the step is allowed; the step itself comes from `step`.
     estimator = clone(estimator).set_params(learning_rate_init="auto")
     logs = np.empty((len(betas), n_seeds, 3))
-    with torch_state(estimator.n_threads, None, _CPU):
+    with own_threads(estimator.n_threads):
         seed = _check_betas(estimator, X, y, sample_weight, betas)
         seeds = np.random.default_rng(seed).integers(2**31 - 1, size=n_seeds)
         # Every beta starts from the same seeds, so that differences are the betas' own.

@@ -109,7 +109,7 @@ def test_gradient_with_respect_to_the_input(seed):
         assert error <= EXACT * gradients[0].abs().max(), options
 
 
-def known_dropout(x, p, training):
+def known_dropout(x, p, training, generator):
     """Keeps a channel of a sequence, for every token of it, by a rule without chance."""
     if p == 0.0 or not training:
         return x

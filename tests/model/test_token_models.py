@@ -121,7 +121,7 @@ def test_stacked_candidates_are_the_separate_models(own_data, seed):
 @pytest.mark.parametrize("readout", ["last", "mean"])
 def test_dropout_takes_channels_of_token_vectors(readout, monkeypatch, seed):
     """If it drops everything, every text gives one and the same output."""
-    monkeypatch.setattr(transformer, "dropout", lambda x, p, training: 0.0 * x)
+    monkeypatch.setattr(transformer, "dropout", lambda x, *_: 0.0 * x)
     model = random_model(token_architecture(readout=readout, positions=None), seed)
     ids = random_ids(seed=seed)
     got = shortcuts.forward(model, ids, ids != 0)

@@ -260,7 +260,7 @@ def test_gradients_equal_finite_differences(norm, activation, seed):
 
 def test_dropout_stands_on_attention_and_on_hidden_units(monkeypatch, seed):
     """If it drops everything, only the residuals and the bias are left."""
-    monkeypatch.setattr(transformer, "dropout", lambda x, p, training: 0.0 * x)
+    monkeypatch.setattr(transformer, "dropout", lambda x, *_: 0.0 * x)
     model = random_model(architecture(n_layers=1), seed)
     X = torch.tensor(np.random.default_rng(seed).standard_normal((N, T, 4)))
     beta = torch.tensor([0.5, 2.0]).double()
@@ -270,13 +270,13 @@ def test_dropout_stands_on_attention_and_on_hidden_units(monkeypatch, seed):
 
 def test_dropout_is_inverted_and_only_while_training(seed):
     ones = torch.ones(200, 200)
-    dropped = transformer.dropout(ones, 0.3, True)
+    dropped = transformer.dropout(ones, 0.3, True, None)
     assert set(dropped.unique().tolist()) == {0.0, (1 / torch.tensor(0.7)).item()}
     # the share of zeros among 40,000: five standard errors
     assert abs((dropped == 0).double().mean() - 0.3) < 5 * math.sqrt(0.3 * 0.7 / 40_000)
     assert (
-        transformer.dropout(ones, 0.3, False) is ones
-        and transformer.dropout(ones, 0.0, True) is ones
+        transformer.dropout(ones, 0.3, False, None) is ones
+        and transformer.dropout(ones, 0.0, True, None) is ones
     )
 
     arch = architecture(dropout=0.3)

@@ -1,4 +1,4 @@
-"""Devices, number types, threads and random state: chosen in words, and given back afterwards.
+"""Devices, number types and threads: chosen in words, and given back afterwards.
 
 What a machine has is pretended here, so that every machine tests every case; tests marked ``gpu``
 fit and predict on a real one.
@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -21,9 +22,9 @@ from sklearn_restrans import (
 )
 from sklearn_restrans._training.device import (
     available_device,
+    own_threads,
     resolve_device,
     resolve_dtype,
-    torch_state,
 )
 from sklearn_restrans.conditioning import Conditioning
 
@@ -121,28 +122,57 @@ def blas_threads():
     return {library["num_threads"] for library in blas}
 
 
-def random_numbers():
-    return torch.rand(3).tolist()
+def threads_of_a_new_thread():
+    """Torch's default, which a thread is given when it first asks."""
+    found = []
+    new = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    new.start()
+    new.join()
+    return found[0]
 
 
 @pytest.mark.parametrize("fails", [False, True])
-@pytest.mark.parametrize("n_threads", [None, 1, 2])
-def test_threads_and_random_state_are_the_callers_again(n_threads, fails):
-    threads, state = torch.get_num_threads(), torch.get_rng_state()
-    dtype, blas = torch.get_default_dtype(), blas_threads()
+@pytest.mark.parametrize("n_threads", [None, 1, 2, 3])
+def test_threads_are_the_callers_again(n_threads, fails):
+    threads, default, blas = torch.get_num_threads(), threads_of_a_new_thread(), blas_threads()
+    dtype = torch.get_default_dtype()
     try:
-        with torch_state(n_threads, 3, CPU):
+        with own_threads(n_threads):
             assert torch.get_num_threads() == (threads if n_threads is None else n_threads)
-            assert blas_threads() == {threads if n_threads is None else n_threads}
-            random_numbers()
+            assert threads_of_a_new_thread() == default, "other threads see it"
+            assert blas_threads() == {1}
             if fails:
                 raise KeyboardInterrupt
     except KeyboardInterrupt:
         assert fails
     assert torch.get_num_threads() == threads
+    assert threads_of_a_new_thread() == default
     assert blas_threads() == blas
-    assert torch.equal(torch.get_rng_state(), state)
     assert torch.get_default_dtype() == dtype
+
+
+def test_calls_that_overlap_give_back_what_the_first_found():
+    """The second begins in the first and ends after it, in another thread, as no stack would."""
+    blas, default, seen = blas_threads(), threads_of_a_new_thread(), []
+    begun, first_has_ended = threading.Event(), threading.Event()
+
+    def second():
+        seen.append(torch.get_num_threads())
+        with own_threads(4):
+            begun.set()
+            first_has_ended.wait()
+            seen.append((torch.get_num_threads(), blas_threads()))
+        seen.append(torch.get_num_threads())
+
+    other = threading.Thread(target=second)
+    with own_threads(3):
+        other.start()
+        begun.wait()
+        assert torch.get_num_threads() == 3
+    first_has_ended.set()
+    other.join()
+    assert seen == [default, (4, {1}), default]
+    assert blas_threads() == blas and threads_of_a_new_thread() == default
 
 
 def test_records_of_a_fit_take_one_blas_thread(monkeypatch):
@@ -159,34 +189,6 @@ def test_records_of_a_fit_take_one_blas_thread(monkeypatch):
     ResidualTransformerRegressor(d_model=4, max_iter=1, n_threads=2).fit(X, X[:, 0])
     assert seen == [{1}, {1}]
     assert blas_threads() == before
-
-
-def test_an_equal_seed_draws_equal_numbers():
-    drawn = []
-    for seed in (3, 3, 4):
-        torch.manual_seed(len(drawn))
-        with torch_state(None, seed, CPU):
-            drawn.append(random_numbers())
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
-def test_without_a_seed_the_generator_is_left_alone():
-    torch.manual_seed(5)
-    expected = random_numbers()
-    torch.manual_seed(5)
-    with torch_state(None, None, CPU):
-        assert random_numbers() == expected
-
-
-def test_only_the_generators_of_the_device_in_use_are_seeded(monkeypatch):
-    """torch.manual_seed would seed every GPU, whose state fork_rng does not give back."""
-    seeded = []
-    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: seeded.append("cuda"))
-    monkeypatch.setattr(torch.cuda, "manual_seed", lambda seed: seeded.append("cuda"))
-    monkeypatch.setattr(torch.mps, "manual_seed", lambda seed: seeded.append("mps"))
-    with torch_state(None, 3, CPU):
-        pass
-    assert seeded == []
 
 
 @pytest.mark.parametrize("n_threads", [None, 2])
