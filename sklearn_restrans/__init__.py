@@ -1,6 +1,7 @@
 """Transformers with a residual coefficient beta, as scikit-learn estimators."""
 
 from . import _moved as _moved  # makes the old module names end in a sentence
+from ._data.panels import as_sequences
 from ._data.windows import SequenceView
 from ._estimators.classifier import ResidualTransformerClassifier
 from ._estimators.ensemble import SeedEnsembleClassifier, SeedEnsembleRegressor
@@ -51,6 +52,7 @@ __all__ = [
     "SequenceView",
     "SpectrumDisplay",
     "StackedGridSearchCV",
+    "as_sequences",
     "certify_linear_convergence",
     "channel_importance",
     "linearized_prediction",

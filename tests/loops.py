@@ -25,6 +25,13 @@ SETTINGS = {
     "autocast": False,
     "device": "cpu",
     "verbose": 0,
+    "max_iter": 20,
+    "early_stopping": False,
+    "n_iter_no_change": 10,
+    "tol": 1e-4,
+    "init": "depth_scaled",
+    "conditioning_interval": None,
+    "conditioning_samples": "auto",
 }
 
 
@@ -47,8 +54,12 @@ def make_data(n=100, seed=0, *, masked=False, weighted=False, n_outputs=2, rows=
     return TrainingSet(DenseSource(x, mask), target, weight, rows)
 
 
+def make_settings(loss="squared_error", **changes):
+    return TrainingSettings(loss=loss, **SETTINGS | changes)
+
+
 def make_net(module, loss="squared_error", settings=SETTINGS, callbacks=()):
-    return net.make_net(module, TrainingSettings(loss=loss, **settings), callbacks)
+    return net.make_net(module, make_settings(loss, **settings), callbacks)
 
 
 def no_stop(monitor="train_loss"):

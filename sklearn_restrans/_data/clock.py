@@ -38,9 +38,9 @@ class Clock:
         Whether time has to go forward within a series.
     slot : int, default=0
         Nanoseconds of one slot of the day, in which openings are counted.
-    openings : frozenset of int, default=frozenset()
+    openings : tuple of int, default=()
         Slots of the day at which a session begins.
-    weekly_openings : frozenset of int, default=frozenset()
+    weekly_openings : tuple of int, default=()
         Slots of the week, from Monday on, at which one begins.
     longest_pause : int, default=0
         Nanoseconds of the longest pause between two sessions.
@@ -51,8 +51,8 @@ class Clock:
     longest: int | None = None
     ordered: bool = False
     slot: int = 0
-    openings: frozenset = frozenset()
-    weekly_openings: frozenset = frozenset()
+    openings: tuple = ()
+    weekly_openings: tuple = ()
     longest_pause: int = 0
     named_series: bool = False
 
@@ -228,7 +228,7 @@ def _openings(times, long, slot):
         if 2 * often.sum() > len(often):
             often[:] = False
         begins |= often[number] & long
-        found.append(frozenset(np.unique(slots[often[number]]).tolist()))
+        found.append(tuple(np.unique(slots[often[number]]).tolist()))
     return found, np.flatnonzero(begins)
 
 

@@ -413,7 +413,7 @@ def _segment_numbers(rows, labels, clock):
     if clock.named_series and labels is None and not isinstance(index, pd.MultiIndex):
         warnings.warn(
             "fit was told the segments of its rows, and this call is not: windows reach across "
-            "them. Pass segments=... here too, or use a SequenceView.",
+            "them. Pass segments=... here too.",
             UserWarning,
             stacklevel=5,
         )

@@ -153,11 +153,11 @@ class ResidualTransformerBase(
 
     # -- the protocol of diagnostics -------------------------------------------------------------
 
-    def __restrans_traces__(self, X):
+    def __restrans_traces__(self, X, segments=None):
         """Per chunk of sequences, the LayerTrace of every layer, in float64."""
         check_is_fitted(self)
         codings = self._preprocessing
-        X = codings.inputs.check(X)
+        X = codings.inputs.check(X, segments)
         source = codings.source(X, torch.float64, _CPU)
         with own_threads(self.n_threads):
             yield from layer_traces(self.net_.module_, source, np.arange(len(X)))
@@ -169,18 +169,19 @@ class ResidualTransformerBase(
         At the weights fit would start from, on data prepared as fit prepares them; or at the fitted
         weights, with the codings of that fit.
         """
-        seed = draw_seed(self.random_state)
-        codings = self._preprocessing if fitted else None
-        data = {"seed": seed, "fitted": codings, "dtype": torch.float64, "device": _CPU}
-        problem = prepare(self, X, y, sample_weight, **data)
+        seed, exact = draw_seed(self.random_state), {"dtype": torch.float64, "device": _CPU}
         if fitted:
-            module = exact_copy(self.net_.module_)
+            # Nothing is read from parameters that may have been set since.
+            module, settings = exact_copy(self.net_.module_), self.net_.settings
+            codings, loss, step = self._preprocessing, settings.loss, settings.learning_rate
+            known = {"fitted": codings, "arch": module.arch}
+            problem = prepare(self, X, y, sample_weight, seed=seed, **known, **exact)
         else:
+            problem, loss = prepare(self, X, y, sample_weight, seed=seed, **exact), self.loss
             generator = torch.Generator().manual_seed(seed)
             beta = beta_matrix(self.residual_beta, self.n_layers)
-            module = new_module(problem, self.init, beta, generator)
-        objective = Objective(module.eval(), SampleLoss(self.loss), problem.train)
-        return ObjectiveAt(objective, seed, check_step(self))
+            module, step = new_module(problem, self.init, beta, generator), check_step(self)
+        return ObjectiveAt(Objective(module.eval(), SampleLoss(loss), problem.train), seed, step)
 
     # -- scikit-learn's protocols ----------------------------------------------------------------
 

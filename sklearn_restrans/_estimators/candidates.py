@@ -254,4 +254,4 @@ def _bytes_per_candidate(estimator, checked, device):
     else:
         numbers = arch.n_layers * T * (token + 2 * h * T)
     dtype = resolve_dtype(estimator.dtype, X.dtype, len(X) * T * arch.d_model, device)
-    return batch_size(estimator, len(checked.rows)) * numbers * dtype.itemsize
+    return batch_size(estimator, arch, len(checked.rows)) * numbers * dtype.itemsize

@@ -1,8 +1,8 @@
 """How a parameter is declared once, and what is made of it: constructor, constraints, docstring.
 
-A parameter is a field of a small dataclass (`parameter`). `declared` makes of the fields of a class
-what scikit-learn and a reader need: the constructor, the table of constraints, and the sections
-"Parameters" and "Attributes" of the docstring.
+A class body declares parameters as it would fields of a dataclass (`parameter`). `declared` makes
+of them, and of those of its bases, what scikit-learn and a reader need: the constructor, the table
+of constraints, and the sections "Parameters" and "Attributes" of the docstring.
 """
 
 from __future__ import annotations
@@ -29,24 +29,47 @@ def parameter(default, kind, constraint, text, *, kw_only=True) -> Any:
 def declared(cls):
     """Class decorator: constructor, constraints and docstring from the declared parameters.
 
-    The standard library writes ``__init__``, which stores its arguments and does nothing else.
-    Equality and repr stay scikit-learn's. Defaults live in the signature alone: a class attribute
-    of a parameter's name would hide that an instance lacks it.
+    The standard library writes ``__init__``, which stores its arguments and does nothing else: it
+    is that of a dataclass of the same fields. The class itself is not made a dataclass, since
+    pandas, ``asdict`` and others take those apart. Defaults live in the signature alone: a class
+    attribute of a parameter's name would hide that an instance lacks it.
     """
-    cls = dataclasses.dataclass(eq=False, repr=False)(cls)
+    own = {name: value for name, value in vars(cls).items() if isinstance(value, dataclasses.Field)}
+    for name in own:
+        delattr(cls, name)
+    cls._declared = own
+    found = {}
+    for base in reversed(cls.__mro__):
+        found |= vars(base).get("_declared", {})
     # As in the signature: what may be passed by position comes first.
-    parameters = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only)
-    for field in parameters:
-        if field.name in vars(cls):
-            delattr(cls, field.name)
-    cls.__init__.__annotations__ = {}  # for editors and type checkers the fields carry them
+    parameters = [_named(name, field) for name, field in found.items()]
+    parameters.sort(key=lambda field: field.kw_only)
+    made = dataclasses.make_dataclass(
+        cls.__name__, [(field.name, Any, field) for field in parameters], eq=False, repr=False
+    )
+    cls.__init__ = made.__init__
+    cls.__init__.__annotations__ = {}  # for editors and type checkers the class body has them
+    cls.__init__.__doc__ = "Store the parameters."
+    cls.__init__.__module__ = cls.__module__
     cls._parameter_constraints = {f.name: f.metadata["constraint"] for f in parameters}
-    if cls.__doc__ is not None and "{parameters}" in cls.__doc__:  # no docstrings under python -OO
+    if cls.__doc__ is not None and "{parameters}" in cls.__doc__:
         filled = {"parameters": _parameter_section(parameters)}
         filled["attributes"] = _attribute_section(_attributes_of(cls))
         for name, section in filled.items():
             cls.__doc__ = cls.__doc__.replace("{" + name + "}", section)
     return cls
+
+
+def parameter_names(cls):
+    """Names of the declared parameters of a class, in the order of its signature."""
+    return list(cls._parameter_constraints)
+
+
+def _named(name, field):
+    """A copy of a field for one constructor: a dataclass writes into those that it is given."""
+    copy = dataclasses.field(default=field.default, kw_only=field.kw_only, metadata=field.metadata)
+    copy.name = name
+    return copy
 
 
 def _attributes_of(cls):

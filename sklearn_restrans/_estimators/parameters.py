@@ -182,8 +182,9 @@ class TrainingParameters:
         "auto",
         'int or "auto"',
         [_AT_LEAST_1, StrOptions({"auto"})],
-        'Sequences per step; "gd" takes all. "auto" is min(64, max(8, n // 8)) for n training '
-        "sequences: 64 from n = 512 on, and fewer before, so that small data get enough steps.",
+        'Samples per step; "gd" takes all. "auto" is 64 for tables, and min(64, max(8, n // 8)) '
+        "for n training sequences, windows or texts: fewer than 64 below n = 512, so that small "
+        "data get enough steps.",
     )
     max_iter: int = parameter(20, "int", [_AT_LEAST_1], "Number of epochs.")
     weight_decay: float | str = parameter(

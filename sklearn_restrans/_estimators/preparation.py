@@ -103,6 +103,7 @@ def check_data(
     segments_val=None,
     seed=0,
     fitted=None,
+    arch=None,
 ):
     """Validate data and learn their codings, or use those of an earlier fit.
 
@@ -116,6 +117,8 @@ def check_data(
         Seed of the rows that early stopping sets aside.
     fitted : Preprocessing or None
         The codings to use; None learns them.
+    arch : Architecture or None
+        The model they are for; None reads it from the parameters.
 
     Returns
     -------
@@ -149,7 +152,8 @@ def check_data(
     given_valid = None
     if X_val is not None:
         given_valid = _check_validation(fitted, X_val, y_val, segments_val, owner)
-    arch = architecture(estimator, fitted)
+    if arch is None:
+        arch = architecture(estimator, fitted)
     return CheckedData(fitted, arch, X, y, weight, rows, valid_rows, given_valid)
 
 
@@ -263,16 +267,19 @@ def check_warm(estimator, arch, inputs, net):
         )
 
 
-def batch_size(estimator, n_samples):
-    """Sequences per step of a training on ``n_samples`` of them."""
+def batch_size(estimator, arch, n_samples):
+    """Samples per step of a training on ``n_samples`` of them."""
     size = estimator.batch_size
     if estimator.solver == "gd":
         return n_samples
     if size == "auto":
+        size = _LARGEST_BATCH
         # With batches of 64 some twenty sequences make one step an epoch and stay undertrained.
-        # More steps than these still help sequences, and cost noisy tables of a few hundred rows
-        # accuracy (benchmarks/bench_small.py, "rule").
-        size = min(_LARGEST_BATCH, max(_SMALLEST_BATCH, n_samples // _STEPS_PER_EPOCH))
+        # Tables of a few hundred rows gain nothing from more steps, noisy ones lose accuracy
+        # (benchmarks/bench_small.py, "rule"); and where one batch holds a small table, a weight
+        # of two is two equal rows, as scikit-learn's checks have it.
+        if arch.embedding != "feature":
+            size = min(size, max(_SMALLEST_BATCH, n_samples // _STEPS_PER_EPOCH))
     return min(size, n_samples)
 
 
@@ -289,7 +296,7 @@ def training_settings(estimator, problem):
         solver=estimator.solver,
         learning_rate=check_step(estimator),
         schedule=schedule,
-        batch_size=batch_size(estimator, len(problem.train)),
+        batch_size=batch_size(estimator, problem.arch, len(problem.train)),
         max_iter=estimator.max_iter,
         weight_decay=float(decay),
         early_stopping=estimator.early_stopping,
@@ -301,5 +308,4 @@ def training_settings(estimator, problem):
         verbose=int(estimator.verbose),
         conditioning_interval=estimator.conditioning_interval,
         conditioning_samples=estimator.conditioning_samples,
-        n_threads=estimator.n_threads,
     )

@@ -25,23 +25,21 @@ class TrainingSettings:
     verbose : int
     conditioning_interval : int or None
     conditioning_samples : int or "auto"
-    n_threads : int or None
     """
 
-    loss: str = "squared_error"
-    solver: str = "adamw"
-    learning_rate: float | str = 5e-3
-    schedule: str = "constant"
-    batch_size: int = 64
-    max_iter: int = 20
-    weight_decay: float = 0.0
-    early_stopping: bool = False
-    n_iter_no_change: int = 10
-    tol: float = 1e-4
-    init: str = "depth_scaled"
-    autocast: bool = False
-    device: str = "cpu"
-    verbose: int = 0
-    conditioning_interval: int | None = None
-    conditioning_samples: int | str = "auto"
-    n_threads: int | None = 1
+    loss: str
+    solver: str
+    learning_rate: float | str
+    schedule: str
+    batch_size: int
+    max_iter: int
+    weight_decay: float
+    early_stopping: bool
+    n_iter_no_change: int
+    tol: float
+    init: str
+    autocast: bool
+    device: str
+    verbose: int
+    conditioning_interval: int | None
+    conditioning_samples: int | str

@@ -397,7 +397,7 @@ def conditioning_from_traces(
     return Conditioning().record(epoch, chunks, dtype=dtype)
 
 
-def measure_conditioning(estimator: Any, X: Any) -> Conditioning:
+def measure_conditioning(estimator: Any, X: Any, *, segments: Any = None) -> Conditioning:
     """Conditioning of a fitted estimator on given data.
 
     Parameters
@@ -407,6 +407,8 @@ def measure_conditioning(estimator: Any, X: Any) -> Conditioning:
         one, whose earlier steps transform X first.
     X : array-like
         Data as for `estimator.predict`; every sequence is measured.
+    segments : array-like of shape (n_rows,), default=None
+        As for `estimator.predict`, of an estimator with ``window``.
 
     Returns
     -------
@@ -429,7 +431,7 @@ def measure_conditioning(estimator: Any, X: Any) -> Conditioning:
     TypeError: measure_conditioning needs a ResidualTransformerRegressor or -Classifier, or a \
 Pipeline that ends with one, got str; for arrays use conditioning_from_traces.
     """
-    chunks, epoch = fitted_traces(estimator, X, "measure_conditioning")
+    chunks, epoch = fitted_traces(estimator, X, "measure_conditioning", segments)
     return conditioning_from_traces(chunks, epoch, COUNTED_IN)
 
 

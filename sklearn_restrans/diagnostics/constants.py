@@ -215,11 +215,8 @@ def check_estimator(estimator, function, descent=True, initial=True):
             f"{type(estimator).__name__} chooses it in fit: pass a ResidualTransformerRegressor or "
             "-Classifier with residual_beta set."
         )
-    if estimator.loss != "squared_error":
-        raise ValueError(
-            f"{function} needs the squared error, got loss={estimator.loss!r}: set "
-            "loss='squared_error' (of a classifier: to one-hot targets, as in the paper)."
-        )
+    if initial:
+        check_loss(estimator.loss, function)
     if estimator.early_stopping:
         raise ValueError(
             f"{function} needs the loss of all rows that are passed, and early_stopping=True sets "
@@ -229,6 +226,15 @@ def check_estimator(estimator, function, descent=True, initial=True):
         raise ValueError(
             f"{function} needs full-batch gradient descent, got solver={estimator.solver!r}: "
             "set solver='gd' and learning_rate_init='auto' (or a number)."
+        )
+
+
+def check_loss(loss, function):
+    """Refuse another loss than the square loss."""
+    if loss != "squared_error":
+        raise ValueError(
+            f"{function} needs the squared error, got loss={loss!r}: set loss='squared_error' (of "
+            "a classifier: to one-hot targets, as in the paper)."
         )
 
 

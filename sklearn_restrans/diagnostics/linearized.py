@@ -15,7 +15,7 @@ from .. import theory
 from .._training.descent import GradientDescent, smooth_step
 from .._training.device import own_threads
 from .._validation import check_integer
-from .constants import check_estimator, check_kernel_size, kernel, residuals
+from .constants import check_estimator, check_kernel_size, check_loss, kernel, residuals
 
 # Decades of loss within which two betas count as equal (theory.md 2b).
 _TIE = 0.1
@@ -172,6 +172,7 @@ def linearized_prediction(
     with own_threads(estimator.n_threads):
         at = estimator.__restrans_objective__(X, y, sample_weight, fitted=stage == "final")
         objective = at.objective
+        check_loss(objective.criterion.kind, "linearized_prediction")
         check_kernel_size(objective, "pass fewer rows")
         eigenvalues, coefficients = _linearize(objective)
         step = smooth_step(objective, at.seed) if step == "own" else float(step)

@@ -73,12 +73,12 @@ class HasTraces(Protocol):
     It must also have `best_iteration_`, the epoch whose weights it kept.
     """
 
-    def __restrans_traces__(self, X: Any) -> Iterator[list[LayerTrace]]:
+    def __restrans_traces__(self, X: Any, segments: Any = None) -> Iterator[list[LayerTrace]]:
         """Layer traces of X, chunk by chunk, so that memory stays at one chunk.
 
         Parameters
         ----------
-        X
+        X, segments
             Data as for `predict`.
 
         Yields
@@ -98,7 +98,9 @@ def check_objective(estimator: Any, function: str) -> None:
         )
 
 
-def fitted_traces(estimator: Any, X: Any, function: str) -> tuple[Iterator[list[LayerTrace]], int]:
+def fitted_traces(
+    estimator: Any, X: Any, function: str, segments: Any = None
+) -> tuple[Iterator[list[LayerTrace]], int]:
     """Traces of the estimator, or of the one at the end of a Pipeline, and its kept epoch.
 
     The steps of a Pipeline before the estimator transform X first; Pipelines may be nested.
@@ -117,7 +119,8 @@ def fitted_traces(estimator: Any, X: Any, function: str) -> tuple[Iterator[list[
         if len(estimator.steps) > 1:  # a Pipeline without its last step must not be empty
             X = estimator[:-1].transform(X)
         estimator = estimator.steps[-1][1]
-    return model.__restrans_traces__(X), model.best_iteration_
+    told = () if segments is None else (segments,)
+    return model.__restrans_traces__(X, *told), model.best_iteration_
 
 
 def _named(thing: Any) -> str:

@@ -10,12 +10,10 @@ from .._compat import _fit_context, fit_task, metadata_of
 from .._estimators.base import forget
 from .._estimators.candidates import keep, train_estimator
 from .._estimators.classifier import ResidualClassifier, ResidualTransformerClassifier
-from .._estimators.declaration import declared
+from .._estimators.declaration import declared, parameter_names
 from .._estimators.parameters import OF_CLASSIFIERS, OF_SEARCHES, SearchParameters
 from .._estimators.regressor import ResidualRegressor, ResidualTransformerRegressor
 from .beta_path import path_of
-
-_OF_THE_SEARCH = ("betas", "cv", "scoring", "refit", "n_seeds", "n_jobs")
 
 _CARRIED = {
     "sigma_min_Z": "mean_sigma_min_Z",
@@ -95,12 +93,13 @@ class BetaSearch:
     def _search(self, X, y, sample_weight, groups, segments, task):
         """The path over all betas and folds, with the plain estimator of the same parameters."""
         params = self.get_params(deep=False)
-        own = {name: params.pop(name) for name in _OF_THE_SEARCH}
+        own = {name: params[name] for name in parameter_names(SearchParameters)}
+        plain = {name: params[name] for name in parameter_names(self._plain) if name in params}
         return path_of(
             X,
             y,
             own["betas"],
-            self._plain(**params),
+            self._plain(**plain),
             5 if own["cv"] is None else own["cv"],
             task,
             groups=groups,

@@ -5,21 +5,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from loops import make_data, make_module, make_net
+from loops import make_data, make_module, make_net, make_settings
 from tokenrows import lengths_of_rows
 
 from sklearn_restrans._data.batches import TrainingSet
 from sklearn_restrans._data.sources import TokenSource
 from sklearn_restrans._estimators import probe
 from sklearn_restrans._estimators.probe import Probe, exact_copy, layer_traces
-from sklearn_restrans._training.settings import TrainingSettings
 from sklearn_restrans.exceptions import DivergenceError
 
 
 def make_probe(data, module=None, *, n_tokens=4, seed=0, **settings):
     module = make_module() if module is None else module
     problem = SimpleNamespace(train=data, arch=SimpleNamespace(n_tokens=n_tokens))
-    return Probe(make_net(module), problem, TrainingSettings(**settings), seed, "Lower the step.")
+    return Probe(make_net(module), problem, make_settings(**settings), seed, "Lower the step.")
 
 
 # ---- which sequences -----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import pickle
 from dataclasses import FrozenInstanceError, asdict, fields
 
 import pytest
+from loops import make_settings
 from smallmodels import SMALL, table
 
 from sklearn_restrans import ResidualTransformerRegressor
@@ -11,7 +12,7 @@ from sklearn_restrans._training.settings import TrainingSettings
 
 
 def test_settings_are_a_value_that_cannot_change():
-    settings = TrainingSettings(solver="gd", learning_rate="auto", n_threads=None)
+    settings = make_settings(solver="gd", learning_rate="auto")
     for again in (TrainingSettings(**asdict(settings)), pickle.loads(pickle.dumps(settings))):
         assert again == settings
     with pytest.raises(FrozenInstanceError):
