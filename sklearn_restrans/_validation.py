@@ -109,7 +109,7 @@ def _check_rows(number, part, rows, n_rows):
 
 
 def check_scorer(estimator, scoring):
-    """The one scorer that ``scoring`` names, or a sentence about what it is instead."""
+    """The one scorer that ``scoring`` names; errors say what it may be."""
     is_score = scoring is None or isinstance(scoring, str) or callable(scoring)
     if not is_score or isinstance(scoring, type):
         raise ValueError(

@@ -274,7 +274,7 @@ class GivenBeta(BetaParameter):
         ValueError
             If an argument does not fit the others; the message names it.
         DivergenceError
-            If the loss left the finite numbers.
+            If a loss, a weight or an output is not finite: training diverged.
         """
         told = {"segments": segments, "segments_val": segments_val}
         shown = {"X": X, "y": y, "metadata": metadata_of(sample_weight)}

@@ -91,7 +91,7 @@ class _SeedEnsemble(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         DivergenceError
             If every member diverged; those that did not are kept otherwise.
         TypeError
-            If ``estimator`` is none of this package, or of the other kind.
+            If ``estimator`` is not one of this package, or is of the other kind.
         """
         check_n_jobs(self.n_jobs)
         members = self._members()

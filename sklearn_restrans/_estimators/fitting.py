@@ -106,7 +106,7 @@ class Run:
         self.net.valid_set_ = self.net.descent_ = None
 
     def finish(self, best_epoch):
-        """What is left of the training once its loop has ended."""
+        """The result of the training, once its loop has ended."""
         if self.probe.conditioning.epochs[-1] != best_epoch:
             self.probe.record(best_epoch)
         return Trained(self.net, best_epoch, self.probe.conditioning, self.probe.gradients)

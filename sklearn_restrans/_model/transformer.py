@@ -213,8 +213,9 @@ class ResidualTransformer(nn.Module):
 
     def draw_from(self, generator: torch.Generator | None) -> None:
         """Draw dropout's masks from this generator, on the model's device; None: torch's own."""
-        for part in (self, *self.layers):
-            part.generator = generator
+        self.generator = generator
+        for layer in self.layers:
+            layer.generator = generator
 
     def evenly(self) -> ResidualTransformer:
         """The same weights in `EVEN` products, for prediction.

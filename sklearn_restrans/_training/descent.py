@@ -194,7 +194,8 @@ class GradientDescent:
             return math.inf, 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # a loss on its way to infinity
             kappa, error = step_curvature(loss, now, norm, self.step_size, zero_loss=self.zero_loss)
-        return float(kappa), float(error) * self._coarser
+        # A curvature beyond all numbers is beyond its rounding error too.
+        return float(kappa), float(error) * self._coarser if np.isfinite(kappa) else 0.0
 
     def look(self):
         """Measure where the descent stands; with "auto" undo the last step if it went up.

@@ -101,6 +101,8 @@ def _judge(net, rule, data, epoch, best):
             f"the loss on {len(part)} training rows is {loss:.4g} after the last step: training "
             f"diverged. {rule.advice}"
         )
+    if constant < 1e-12:
+        return epoch  # a single class or value: no model is better, and none is far off
     if rule.before_ is not None:
         bar = min(bar, rule.before_ + _LOST * constant)
     if loss > bar and best != epoch:
@@ -123,8 +125,8 @@ def _warn(net, rule, part, loss, constant, steps):
     rule.put_back(rule.start_weights_)
     start = net.evaluate(part)
     rule.put_back(kept)
-    rose = not loss <= (1 + _LOST) * start
-    if not rose and steps < _BEGINNING:
+    rose = loss > start
+    if steps < _BEGINNING and loss < 2 * start:
         return
     rose = rose or max(net.history[rule.start_ :, "train_loss"]) > (1 + _LOST) * start
     hint = "" if rose else "If the loss is still falling, raise max_iter; else: "

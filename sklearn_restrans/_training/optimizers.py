@@ -227,5 +227,5 @@ class OneCycle:
 
 
 def make_schedule(optimizer, kind, lr, steps):
-    """The step-size schedule over so many steps; None for a constant step."""
+    """The step-size schedule over a number of steps; None for a constant step."""
     return None if kind == "constant" else OneCycle(optimizer, lr, steps)

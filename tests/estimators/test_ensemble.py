@@ -43,6 +43,8 @@ def regressor(**settings):
 CHECKED = {"d_model": 16, "batch_size": 200, "max_iter": 60}
 
 
+# They train on labels of chance, or for a few steps.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
     [
         SeedEnsembleRegressor(regressor(**CHECKED), n_estimators=2, random_state=0),

@@ -15,6 +15,8 @@ from sklearn_restrans._estimators.preparation import prepare, training_settings
 from sklearn_restrans._model.transformer import sinusoidal
 
 
+# They train on labels of chance, or for a few steps.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_given_validation_rows_are_scored_and_not_trained_on(estimator):
     X, y = table(estimator)
@@ -26,7 +28,7 @@ def test_given_validation_rows_are_scored_and_not_trained_on(estimator):
     assert model.best_iteration_ == 1 + np.argmax(model.validation_scores_)
     assert model.best_validation_score_ == max(model.validation_scores_)
     # without early_stopping they choose the epoch but do not end the fit
-    patient = clone(model).set_params(n_iter_no_change=1, tol=10.0)
+    patient = clone(model).set_params(n_iter_no_change=1, tol=10.0, learning_rate="constant")
     hasty = clone(patient).set_params(early_stopping=True)
     n_iter = [m.fit(X[:40], y[:40], X_val=X[40:], y_val=y[40:]).n_iter_ for m in (patient, hasty)]
     assert n_iter == [12, 2]
@@ -187,6 +189,8 @@ def test_divergence_is_reported_as_such_also_by_the_diagnostics(estimator, inter
         model.fit(X, y)
 
 
+# They train on labels of chance, or for a few steps.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_skorch_callbacks_that_act_on_training_work(estimator):
     X, y = table(estimator)

@@ -189,6 +189,8 @@ def test_divergence_is_an_error(estimator, dtype, solver):
         model.predict(X)
 
 
+# They train on labels of chance, or for a few steps.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("given", [False, True])

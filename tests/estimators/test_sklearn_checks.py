@@ -34,6 +34,8 @@ CONFIGURATIONS = [
 ]
 
 
+# They train on labels of chance, or for a few steps.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
     [estimator(**settings) for settings in CONFIGURATIONS for estimator in ESTIMATORS]
 )

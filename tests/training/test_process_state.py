@@ -236,10 +236,19 @@ print("as before")
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("fit", "classifier", "adam", "sgd", "gd", "pickle", "bfloat16", "search", "path"),
-        *("certificate", "certificate, post norm"),
-    ],
+    (
+        "fit",
+        "classifier",
+        "adam",
+        "sgd",
+        "gd",
+        "pickle",
+        "bfloat16",
+        "search",
+        "path",
+        "certificate",
+        "certificate, post norm",
+    ),
 )
 def test_the_first_call_of_a_process_leaves_filters_and_environment(name):
     assert run_script(FIRST.replace("sys.argv[1]", repr(name)), "-W", "error") == "as before\n"
