@@ -60,7 +60,6 @@ def test_results_put_together_from_single_fits_are_those_of_the_search(scoring):
     settings = {"scoring": scoring, "refit": False if scoring is None else "r2", "cv": 3}
     expected = GridSearchCV(Ridge(), GRID, **settings).fit(X, Y)
     search = GridSearchCV(Ridge(), GRID, **settings)
-    search.n_splits_ = 3
     candidates, outputs = list(ParameterGrid(GRID)), []
     for params in candidates:
         scores = cross_validate(Ridge(**params), X, Y, cv=3, scoring=scoring)
@@ -75,15 +74,16 @@ def test_results_put_together_from_single_fits_are_those_of_the_search(scoring):
                     "fit_error": None,
                 }
             )
-    _compat.conclude_search(search, candidates, outputs, "score" if scoring is None else "r2")
-    assert search.multimetric_ == expected.multimetric_
-    assert (search.best_index_, search.best_params_) == (
+    metric = "score" if scoring is None else "r2"
+    found = _compat.conclude_search(search, candidates, outputs, metric, 3)
+    assert found["multimetric_"] == expected.multimetric_
+    assert (found["best_index_"], found["best_params_"]) == (
         expected.best_index_,
         expected.best_params_,
     )
     for name, column in expected.cv_results_.items():
         if "time" not in name:
-            np.testing.assert_array_equal(search.cv_results_[name], column, err_msg=name)
+            np.testing.assert_array_equal(found["cv_results_"][name], column, err_msg=name)
 
 
 def test_parameters_are_validated_by_their_constraints():

@@ -185,11 +185,12 @@ INSIDE = {
         "__init__": {"beta_path", "curves", "spectra"},
     },
     "model_selection": {
-        "beta_path": set(),
         "grid_search": set(),
+        "path_results": set(),
         "scorers": set(),
+        "beta_path": {"path_results"},
         "beta_search": {"beta_path"},
-        "__init__": {"beta_path", "beta_search", "grid_search", "scorers"},
+        "__init__": {"beta_path", "beta_search", "grid_search", "path_results", "scorers"},
     },
 }
 

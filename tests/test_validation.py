@@ -95,7 +95,7 @@ def test_one_score_by_name_by_function_or_the_estimators_own(scoring):
 @pytest.mark.parametrize(
     ("scoring", "message"),
     [
-        (["r2"], r"scoring must be one score, by name or as a callable, or None, got \['r2'\]"),
+        (["r2"], r"scoring must be one score, by name or as a function .* or None, got \['r2'\]"),
         (3, "got 3"),
         ("nonsense", r"scoring='nonsense' is not a score of scikit-learn; sklearn.metrics.get_"),
     ],

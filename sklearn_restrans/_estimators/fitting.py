@@ -91,8 +91,9 @@ class Run:
         net = make_net(module, self.settings)
         restore_net(net, net_state(self.net, with_optimizer=False))
         best_epoch = len(net.history)
-        if self.rule.best_weights_ is not None:
-            module.load_state_dict(self.rule.best_weights_)
+        if self.rule.keep_best and self.rule.best_weights_ is not None:
+            for weight, best in zip(module.parameters(), self.rule.best_weights_, strict=True):
+                weight.data.copy_(best)
             best_epoch = self.rule.start_ + self.rule.best_epoch_
         conditioning = copy.deepcopy(self.probe.conditioning)
         trained = Trained(net, best_epoch, conditioning, list(self.probe.gradients))

@@ -92,9 +92,10 @@ class BetaSearch:
 
     def _search(self, X, y, sample_weight, groups, segments, task):
         """The path over all betas and folds, with the plain estimator of the same parameters."""
-        params = self.get_params(deep=False)
-        own = {name: params[name] for name in parameter_names(SearchParameters)}
-        plain = {name: params[name] for name in parameter_names(self._plain) if name in params}
+        # Not get_params: a subclass may have another constructor.
+        own = {name: getattr(self, name) for name in parameter_names(SearchParameters)}
+        names = [name for name in parameter_names(self._plain) if name != "residual_beta"]
+        plain = {name: getattr(self, name) for name in names}
         return path_of(
             X,
             y,

@@ -1,6 +1,5 @@
 """One declaration reaches the signature, the constraints and the docstring of every estimator."""
 
-import dataclasses
 import inspect
 import pickle
 from typing import ClassVar
@@ -15,7 +14,7 @@ from sklearn_restrans import (
     ResidualTransformerRegressor,
     ResidualTransformerRegressorCV,
 )
-from sklearn_restrans._estimators.declaration import declared, parameter
+from sklearn_restrans._estimators.declaration import declared, parameter, parameter_names
 
 DECLARED = [
     ResidualTransformerRegressor,
@@ -81,9 +80,12 @@ def test_no_default_is_left_on_the_class():
 
 @pytest.mark.parametrize("estimator", DECLARED)
 def test_every_parameter_reaches_signature_constraints_and_docstring(estimator):
-    fields = {field.name: field for field in dataclasses.fields(estimator)}
+    fields = {}
+    for base in reversed(estimator.__mro__):
+        fields |= vars(base).get("_declared", {})
     parameters = inspect.signature(estimator).parameters
     assert fields.keys() == parameters.keys() == estimator._parameter_constraints.keys()
+    assert parameter_names(estimator) == list(parameters)
     section = estimator.__doc__.partition("Attributes\n")[0]
     for name, field in fields.items():
         assert parameters[name].default == field.default

@@ -106,8 +106,9 @@ def test_estimators_that_diverge_stay_unfitted():
         regressor(solver="sgd", learning_rate="constant", learning_rate_init=step)
         for step in (1e-3, 1e200)
     ]
-    errors, seconds = candidates.fit_estimators(models, X, y)
-    assert errors[0] is None and isinstance(errors[1], DivergenceError) and seconds > 0
+    outcomes, seconds = candidates.fit_estimators(models, X, y)
+    assert outcomes[0] is models[0] and isinstance(outcomes[1].error, DivergenceError)
+    assert seconds > 0
     assert hasattr(models[0], "net_") and not hasattr(models[1], "net_")
 
 

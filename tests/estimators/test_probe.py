@@ -101,17 +101,6 @@ def test_a_record_holds_the_loss_and_the_gradient_of_the_probe_set(seed):
 # ---- divergence ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [1e4, np.inf, np.nan])
-def test_outputs_a_thousand_deviations_off_are_divergence(value):
-    module = make_module()
-    found = make_probe(make_data(30), module)
-    found.check_outputs()
-    with torch.no_grad():
-        module.b_U.fill_(value)
-    with pytest.raises(DivergenceError, match=r"loss on 30 training rows is .* Lower the step\.$"):
-        found.check_outputs()
-
-
 def test_traces_that_are_not_finite_are_divergence():
     module = make_module(norm=None)
     with torch.no_grad():

@@ -318,7 +318,7 @@ FOLD = (range(10), range(12, 20))
         ({"cv": [(range(10), "a")]}, "cv: test of fold 0 must be a list of row numbers"),
         ({"cv": [(range(10), range(30, 50))]}, "names the rows 30 to 49, but there are 0 to 36"),
         ({"cv": [(range(-3, 5), range(20, 30))]}, "names the rows -3 to 4"),
-        ({"cv": "x"}, "Expected `cv` as an integer"),
+        ({"cv": "x"}, "cv must be a number of folds, a splitter"),
     ],
 )
 def test_bad_folds_get_a_sentence(arguments, sentence):

@@ -124,10 +124,11 @@ def test_stacked_classifiers_are_the_separate_ones(loss, class_weight):
 def test_candidates_that_stop_early_at_different_epochs_are_the_separate_fits(
     monkeypatch, sizes, solver, X, y, settings
 ):
-    step = {"sgd": 0.005, "adam": 0.02, "adamw": 0.02}[solver]
+    step = {"sgd": 0.005, "adam": 0.005, "adamw": 0.005}[solver]
     model = regressor(
         solver=solver,
         learning_rate_init=step,
+        learning_rate="constant",  # patience ends no schedule
         early_stopping=True,
         validation_fraction=0.2,
         n_iter_no_change=2,
