@@ -249,7 +249,8 @@ class GivenBeta(BetaParameter):
             ids (n_samples, n_tokens) if ``embedding`` says so, or sequences. Trailing tokens of a
             3-D X that are NaN in every channel, and trailing ids 0, are padding. Any other NaN is a
             missing reading: the mean, and where fit saw one missing in the same column a vector
-            learnt for it.
+            learnt for it. A value further outside the training range of its column than that
+            range is wide is cut there; a column that was constant has no effect.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets; for windows and views of the row at which the window ends.
         sample_weight : array-like of shape (n_samples,), default=None

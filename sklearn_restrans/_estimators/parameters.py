@@ -204,7 +204,8 @@ class TrainingParameters:
         False,
         "bool",
         ["boolean"],
-        "Set aside ``validation_fraction`` of the rows (the last ones for windows), and keep the "
+        "Set aside ``validation_fraction`` of the rows (the last ones of every station for "
+        "windows; of short stations whole ones), and keep the "
         "epoch with the lowest loss on them. With a constant step size training stops when that "
         "loss no longer falls; a schedule always runs to its end. False trains on every row.",
     )

@@ -15,7 +15,7 @@ from .._data.clock import (
 )
 from .._data.stamps import Stamps, read_index, together
 from .._data.steps import note_of, rows_at, step_of
-from .._data.windows import SequenceView
+from .._data.windows import SequenceView, of_stations
 from .._validation import check_integer
 
 
@@ -378,4 +378,6 @@ def _view(frame, kept, window, dilation, times, stretches, max_gap, step):
         index=frame.index,
     )
     values.columns = frame.columns
-    return SequenceView(values, kept, window, dilation=dilation, segments=segments)
+    view = SequenceView(values, kept, window, dilation=dilation, segments=segments)
+    # Early stopping sets aside the end of every series, and not of every stretch between gaps.
+    return of_stations(view, series)
