@@ -27,7 +27,7 @@ def check_n_jobs(n_jobs):
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
         raise ValueError(f"n_jobs must be an integer or None, got {n_jobs!r:.80}.")
     if n_jobs == 0:
-        raise ValueError("n_jobs=0 is no process to fit in: pass 1 or more, -1 for all, or None.")
+        raise ValueError("n_jobs must not be 0: pass 1 or more processes, -1 for all, or None.")
     return effective_n_jobs(n_jobs)
 
 
@@ -59,7 +59,7 @@ def check_splits(cv, X, y, groups=None, *, classifier=False, **split):
         )
     splits = [_check_fold(number, fold, len(y)) for number, fold in enumerate(folds)]
     if not splits:
-        raise ValueError("cv gives no fold: pass a number of folds, a splitter, or splits.")
+        raise ValueError("cv yields no folds: pass a number of folds, a splitter, or splits.")
     return splits
 
 

@@ -64,7 +64,7 @@ def test_splits_may_be_lists_masks_or_a_generator():
     ("cv", "error", "message"),
     [
         (KFold, TypeError, "cv must be a splitter, got the class KFold: add brackets"),
-        ([], ValueError, "cv gives no fold: pass a number of folds, a splitter, or splits"),
+        ([], ValueError, "cv yields no folds: pass a number of folds, a splitter, or splits"),
         ([3], ValueError, r"cv: fold 0 must be a pair \(train, test\) of row numbers, got 3"),
         ([([0], [1.5])], ValueError, r"test of fold 0 must be a list of row numbers or a mask of"),
         ([([0], [True])], ValueError, "test of fold 0 must be a list of row numbers or a mask"),

@@ -65,7 +65,7 @@ def as_sequences(X, *, n_tokens=None):
         n_tokens = check_integer("n_tokens", n_tokens)
     samples = _samples(X)
     if not len(samples):
-        raise ValueError("X holds no sample; pass at least one.")
+        raise ValueError("X is empty; pass at least one sample.")
     widths = {sample.shape[0] for sample in samples}
     if len(widths) > 1:
         raise ValueError(

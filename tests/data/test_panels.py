@@ -99,7 +99,7 @@ def test_new_data_are_padded_to_the_length_of_training():
 TWICE = long(channels_first(n=2))
 TWICE.index = TWICE.index.set_codes([*TWICE.index.codes[:1], [0] * 2 * T])
 WRONG = [
-    ([], "X holds no sample"),
+    ([], "X is empty"),
     (np.zeros((2, 2, 2, 2)), r"X has 4 axes and shape"),
     (np.zeros(3), "X has 1 axes"),
     ([np.zeros((2, 5)), np.zeros((3, 5))], "samples of 2 to 3 channels"),

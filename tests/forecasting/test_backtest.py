@@ -311,7 +311,7 @@ FOLD = (range(10), range(12, 20))
         ),
         ({"cv": [FOLD], "period": 10}, "period=10 needs more than 10 training rows"),
         ({"cv": TimeSeriesSplit(40)}, "Cannot have number of folds=41"),
-        ({"cv": []}, "cv gives no fold: pass a number of folds, a splitter, or splits"),
+        ({"cv": []}, "cv yields no folds: pass a number of folds, a splitter, or splits"),
         ({"cv": [3]}, "cv: fold 0 must be a pair (train, test) of row numbers, got 3"),
         ({"cv": [FOLD, (range(5),)]}, "cv: fold 1 must be a pair (train, test)"),
         ({"cv": [([0.0, 1.0], [5, 6])]}, "cv: train of fold 0 must be a list of row numbers"),

@@ -262,7 +262,7 @@ def test_candidates_of_a_replaced_step_and_of_a_random_state_object():
 def test_nothing_to_fit_is_said():
     X, y = table()
     model = ResidualTransformerRegressor(**SMALL)
-    with pytest.raises(ValueError, match="cv gives no fold"):
+    with pytest.raises(ValueError, match="cv yields no folds"):
         StackedGridSearchCV(model, {"residual_beta": [0.0]}, cv=[]).fit(X, y)
     with pytest.raises(ValueError, match="0 candidates"):
         StackedGridSearchCV(model, []).fit(X, y)
