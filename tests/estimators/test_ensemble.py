@@ -235,5 +235,5 @@ def test_tags_and_representations_of_any_estimator(wrong):
                 ensemble.fit(X, y)
     with pytest.raises(TypeError, match="got the class Ridge; add brackets"):
         SeedEnsembleRegressor(Ridge).fit(X, y)
-    with pytest.raises(ValueError, match="n_jobs=0 is no process"):
+    with pytest.raises(ValueError, match="n_jobs must not be 0"):
         SeedEnsembleRegressor(regressor(), n_jobs=0).fit(X, y)
