@@ -75,12 +75,23 @@ def _read_times(index):
         return Stamps(pd.Timestamp(0) + pd.TimedeltaIndex(index))
     if kind not in ("date", "datetime", "datetime64", "string"):
         several = kind.startswith("mixed") and any(isinstance(v, datetime.date) for v in index)
-        return None if several else Stamps()
+        written = kind == "integer" and _are_days(index)
+        return None if several or written else Stamps()
     if kind == "string":
         texts = index.dropna().astype(str)
+        if _are_days(texts):
+            return None
         if not texts[:1].str.match(_ISO).all() or not texts.str.match(_ISO).all():
             return None if any(_LIKE_DATE.search(text) for text in texts[:1]) else Stamps()
     return _parse(index, kind)
+
+
+def _are_days(labels):
+    """Are these whole numbers, or texts, days written as 20240131?"""
+    labels = labels.dropna().astype(str)
+    if not len(labels) or not labels.str.fullmatch(r"(19|20)\d{6}").all():
+        return False
+    return not pd.isna(pd.to_datetime(labels, format="%Y%m%d", errors="coerce")).any()
 
 
 def _parse(index, kind):

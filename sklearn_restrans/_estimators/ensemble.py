@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from sklearn.base import (
     RegressorMixin,
     clone,
 )
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
@@ -145,6 +147,13 @@ class _SeedEnsemble(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         estimators = [each for each in outcomes if not isinstance(each, Failed)]
         if not estimators:
             raise DivergenceError(f"all {len(outcomes)} members diverged: {errors[0]}")
+        if errors:
+            warnings.warn(
+                f"{len(errors)} of {len(outcomes)} members diverged and are left out of the mean; "
+                f"the first: {errors[0]}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         forget(self)
         self.estimators_, self.errors_, self.plan_ = estimators, errors, plan
         for name in ("n_features_in_", "feature_names_in_", "classes_"):

@@ -120,15 +120,15 @@ def _judge(net, rule, data, epoch, best):
 
 
 def _warn(net, rule, part, loss, constant, steps):
-    """Say that the kept weights are worse than no model, unless training has hardly begun."""
+    """Say that the kept weights are worse than no model, unless few steps have only helped."""
     kept = [weight.clone() for weight in rule.weights_]
     rule.put_back(rule.start_weights_)
     start = net.evaluate(part)
     rule.put_back(kept)
-    rose = loss > start
-    if steps < _BEGINNING and loss < 2 * start:
+    rose = max(loss, *net.history[rule.start_ :, "train_loss"]) > (1 + _LOST) * start
+    if steps < _BEGINNING and not rose:
         return
-    rose = rose or max(net.history[rule.start_ :, "train_loss"]) > (1 + _LOST) * start
+    rose = rose or loss > start
     hint = "" if rose else "If the loss is still falling, raise max_iter; else: "
     warnings.warn(
         f"training ended worse than {'it began' if loss > start else 'a constant prediction'}: the "

@@ -209,12 +209,15 @@ def _history(fitted):
     if hasattr(fitted, "best_estimator_"):
         return own + _history(fitted.best_estimator_)
     # Of a fitted pipeline the steps themselves were fitted; most other estimators keep what they
-    # were given, and fit clones of it.
-    learnt = [value for name, value in vars(fitted).items() if name.endswith("_")]
-    parts = [part for part in map(_estimators_in, learnt) if part]
-    if not parts:
-        given = fitted.get_params(deep=False).values() if hasattr(fitted, "get_params") else []
-        parts = [part for part in map(_estimators_in, given) if part]
+    # were given, and fit clones of it, under names that end in "_" or, in one's own, under any.
+    given = fitted.get_params(deep=False) if hasattr(fitted, "get_params") else {}
+    own_names = {name: value for name, value in vars(fitted).items() if name not in given}
+    learnt = {name: value for name, value in own_names.items() if name.endswith("_")}
+    dictionaries = {k: list(v.values()) for k, v in own_names.items() if isinstance(v, dict)}
+    for held in (learnt, own_names, dictionaries, given):
+        parts = [part for part in map(_estimators_in, held.values()) if part]
+        if parts:
+            break
     # The links of a chain read the forecasts of those before them.
     in_turn = hasattr(fitted, "steps") or hasattr(fitted, "order_")
     return own + sum((sum if in_turn else max)(map(_history, part)) for part in parts)

@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._data.stamps import Stamps, read_index
-from .._data.steps import rows_at, step_of
+from .._data.steps import as_offset, note_of, rows_at, step_of
 from .._data.windows import SequenceView
 from .._validation import check_integer
 from .supervised import as_labels, check_horizons
@@ -216,7 +216,10 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
         if isinstance(freq, Integral) == self._timed:
             freq = None  # the index is another one than make_supervised had
         if len(times) > 1:
-            self._step = step_of(times, stamps.step if freq is None else freq)
+            step, tolerance = step_of(times, stamps.step if freq is None else freq)
+            # As text and numbers, which skops writes; it cannot write offsets of pandas.
+            far = tolerance.as_unit("ns").value if self._timed else tolerance
+            self._step = note_of(step), int(far)
 
     def _stamps_of(self, X):
         """The stamps of a table that tells time in the steps known from fit, else None."""
@@ -240,6 +243,8 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
                 "row."
             )
         step, tolerance = self._step
+        if self._timed:
+            step, tolerance = as_offset(step), pd.Timedelta(tolerance, unit="ns")
         # Stamps are only sorted within a series, and `rows_at` relies on that.
         found = np.full(len(times), -1)
         for start, stop in pairwise([*np.unique(first), len(times)]):

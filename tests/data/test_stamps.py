@@ -72,7 +72,8 @@ def test_years_beyond_nanoseconds_are_read():
         pd.Index([5, 1, 9]),
         pd.Index([0.5, 1.5]),
         pd.Index(["anna", "bert"]),
-        pd.Index(["20240101", "20240102"]),  # may be numbers of customers
+        pd.Index(["20240101", "20249902"]),  # numbers of customers, not days
+        pd.Index([20240101, 20249902]),
         pd.Index(["a1-2", "b3-4"]),
         pd.Index([None, "x"], dtype=object),
         pd.Index([]),
@@ -93,6 +94,8 @@ def test_names_and_numbers_tell_no_time(index):
         pd.Index(["3 Mar 2024", "4 Mar 2024"]),
         pd.Index(["2024-01-01 00:00", "2024-01-01 25:00"]),
         pd.Index(["2024-01-01", "soon"]),
+        pd.Index(["20240101", "20240102"]),
+        pd.Index([20240101, 20240102]),
         pd.Index([datetime.date(2024, 1, 1), 7], dtype=object),
     ],
     ids=str,

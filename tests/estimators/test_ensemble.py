@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -143,7 +143,9 @@ def test_members_that_diverge_are_left_out(monkeypatch):
         return run(*args)
 
     monkeypatch.setattr(candidates, "Run", one_fails)
-    ensemble = SeedEnsembleRegressor(regressor(), n_estimators=3, random_state=0).fit(X, y)
+    ensemble = SeedEnsembleRegressor(regressor(), n_estimators=3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="1 of 3 members diverged .* second of three"):
+        ensemble.fit(X, y)
     assert len(ensemble.estimators_) == 2 and ensemble.errors_ == ["the second of three"]
     assert np.isfinite(ensemble.predict(X)).all()
 

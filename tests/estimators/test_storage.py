@@ -23,6 +23,7 @@ from sklearn_restrans import (
     StackedGridSearchCV,
     make_conditioning_scorer,
 )
+from sklearn_restrans.forecasting import SeasonalNaiveRegressor
 
 # What else a file may ask to trust: the clock of windows holds sets of numbers.
 PLAIN = set()
@@ -71,6 +72,16 @@ def fits():
         "grid search": (GridSearchCV(regressor(**small), grid, cv=2), X, y),
         "pipeline": (make_pipeline(StandardScaler(), classifier(**small)), X, labels),
     }
+
+
+@pytest.mark.parametrize("freq", ["h", "MS", "B"])
+def test_skops_stores_a_naive_forecast_with_its_calendar(freq):
+    X = pd.DataFrame({"a": np.arange(40.0)}, index=pd.date_range("1990", periods=40, freq=freq))
+    X = X.drop(X.index[20])
+    data = skops.io.dumps(SeasonalNaiveRegressor("a", period=3).fit(X, X["a"]))
+    loaded = skops.io.loads(data, trusted=skops.io.get_untrusted_types(data=data))
+    # Row 20 is missing: counted in rows, the value two steps before row 21 would be 18.
+    assert loaded.predict(X)[20] == 19.0
 
 
 @pytest.mark.parametrize("name", fits())

@@ -151,6 +151,30 @@ def test_the_history_is_that_of_what_was_fitted(wrap, dilation):
     assert scores["MAE"].tolist() == pytest.approx(expected, rel=1e-12)
 
 
+class Keeping(RegressorMixin, BaseEstimator):
+    """An estimator of one's own that keeps what it fitted under a name of its own choice."""
+
+    def __init__(self, width=1, place="model_"):
+        self.width = width
+        self.place = place
+
+    def fit(self, X, y):
+        model = WindowMean(self.width).fit(X, y)
+        setattr(self, self.place, {"a": [model]} if self.place == "models" else model)
+        return self
+
+    def predict(self, X):
+        kept = getattr(self, self.place)
+        return (kept["a"][0] if isinstance(kept, dict) else kept).predict(X)
+
+
+@pytest.mark.parametrize("place", ["model_", "_model", "models"])
+def test_the_history_of_a_model_kept_under_any_name(place):
+    X = np.arange(90.0)[:, None]
+    told = backtest(Keeping(7, place), X, X[:, 0], TimeSeriesSplit(3))
+    pd.testing.assert_frame_equal(told, backtest(WindowMean(7), X, X[:, 0], TimeSeriesSplit(3)))
+
+
 @pytest.mark.parametrize(
     "wrap",
     [

@@ -165,3 +165,12 @@ def test_a_good_or_hardly_begun_fit_says_nothing(seed):
     for y in (X[:, 0], noise):
         assert not fit(ResidualTransformerRegressor(random_state=seed), X, y)[1]
     assert not fit(ResidualTransformerRegressor(random_state=seed, max_iter=1), X, noise)[1]
+
+
+def test_a_fit_of_few_steps_that_rose_is_told(seed):
+    rng = np.random.default_rng(seed)
+    X, noise = rng.standard_normal((60, 4)), rng.standard_normal(60)
+    model = ResidualTransformerRegressor(random_state=seed, learning_rate_init=0.3, max_iter=3)
+    fitted, said = fit(model, X, noise)
+    assert r_squared(noise, fitted.predict(X)) < -0.05
+    assert len(said) == 1 and "worse than" in said[0]
