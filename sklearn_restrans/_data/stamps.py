@@ -13,6 +13,7 @@ from pandas.api.types import infer_dtype, is_integer_dtype
 
 # Texts need their hyphens: '20240101' may as well be the number of a customer.
 _ISO = r"\d{4}-\d\d(-\d\d|$)"
+_DAY = re.compile(r"(19|20)\d{6}")
 _LIKE_DATE = re.compile(
     r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}|\d{1,2}:\d\d|\d{4}-?[QWqw]\d"
     r"|(?i:\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b.*\d)"
@@ -38,7 +39,7 @@ def read_index(index, name="X", *, warn=True):
     Warns
     -----
     UserWarning
-        If the index looks like dates that cannot be read safely, such as '01.02.2024'.
+        If the index looks like dates that cannot be read safely, such as '01.02.2024' or 20240131.
 
     Raises
     ------
@@ -88,8 +89,13 @@ def _read_times(index):
 
 def _are_days(labels):
     """Are these whole numbers, or texts, days written as 20240131?"""
-    labels = labels.dropna().astype(str)
-    if not len(labels) or not labels.str.fullmatch(r"(19|20)\d{6}").all():
+    labels = labels.dropna()
+    # Most indexes of whole numbers are row numbers: their ends say so without a look at each.
+    ends = [labels.min(), labels.max()] if is_integer_dtype(labels.dtype) else labels[:1]
+    if not len(labels) or not all(_DAY.fullmatch(str(label)) for label in ends):
+        return False
+    labels = labels.astype(str)
+    if not labels.str.fullmatch(_DAY).all():
         return False
     return not pd.isna(pd.to_datetime(labels, format="%Y%m%d", errors="coerce")).any()
 
