@@ -125,10 +125,9 @@ def _warn(net, rule, part, loss, constant, steps):
     rule.put_back(rule.start_weights_)
     start = net.evaluate(part)
     rule.put_back(kept)
-    rose = max(loss, *net.history[rule.start_ :, "train_loss"]) > (1 + _LOST) * start
-    if steps < _BEGINNING and not rose:
+    if steps < _BEGINNING and loss <= (1 + _LOST) * start:
         return
-    rose = rose or loss > start
+    rose = loss > start or max(net.history[rule.start_ :, "train_loss"]) > (1 + _LOST) * start
     hint = "" if rose else "If the loss is still falling, raise max_iter; else: "
     warnings.warn(
         f"training ended worse than {'it began' if loss > start else 'a constant prediction'}: the "
