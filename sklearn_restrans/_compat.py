@@ -89,8 +89,8 @@ def fit_task(estimator, n_subtasks, *, inner=None, ordered=True, **data):
     Parameters
     ----------
     estimator : estimator
-    n_subtasks : int
-        How many subtasks there are, at most.
+    n_subtasks : int or None
+        How many subtasks there are, at most; None if that is not known yet.
     inner : estimator or None
         What a meta-estimator fits: its own callbacks are told where in the whole fit they are.
     ordered : bool

@@ -38,7 +38,7 @@ from .parameters import (
     check_step,
     draw_seed,
 )
-from .preparation import prepare
+from .preparation import known_epochs, n_epochs, prepare
 from .probe import exact_copy, layer_traces
 
 _CPU = torch.device("cpu")
@@ -174,6 +174,7 @@ class ResidualTransformerBase(
             # Nothing is read from parameters that may have been set since.
             module, settings = exact_copy(self.net_.module_), self.net_.settings
             codings, loss, step = self._preprocessing, settings.loss, settings.learning_rate
+            n_steps = settings.max_iter
             known = {"fitted": codings, "arch": module.arch}
             problem = prepare(self, X, y, sample_weight, seed=seed, **known, **exact)
         else:
@@ -181,7 +182,9 @@ class ResidualTransformerBase(
             generator = torch.Generator().manual_seed(seed)
             beta = beta_matrix(self.residual_beta, self.n_layers)
             module, step = new_module(problem, self.init, beta, generator), check_step(self)
-        return ObjectiveAt(Objective(module.eval(), SampleLoss(loss), problem.train), seed, step)
+            n_steps = n_epochs(self, problem.arch, len(problem.train))
+        objective = Objective(module.eval(), SampleLoss(loss), problem.train)
+        return ObjectiveAt(objective, seed, step, n_steps)
 
     # -- scikit-learn's protocols ----------------------------------------------------------------
 
@@ -279,7 +282,7 @@ class GivenBeta(BetaParameter):
         """
         told = {"segments": segments, "segments_val": segments_val}
         shown = {"X": X, "y": y, "metadata": metadata_of(sample_weight)}
-        with fit_task(self, self.max_iter, **shown) as task:
+        with fit_task(self, known_epochs(self), **shown) as task:
             data = (X, y, sample_weight, X_val, y_val)
             keep(self, *train_estimator(self, self.residual_beta, *data, task=task, **told))
         return self

@@ -20,7 +20,15 @@ from .._training.settings import TrainingSettings
 from .._training.stack import Failed, attempt, train_stacked
 from .fitting import Run, fit_problem
 from .parameters import beta_matrix, draw_seed
-from .preparation import batch_size, check_data, check_warm, lay_out, prepare, training_settings
+from .preparation import (
+    batch_size,
+    check_data,
+    check_warm,
+    known_epochs,
+    lay_out,
+    prepare,
+    training_settings,
+)
 
 # Parameters in which the candidates of a group may differ.
 STACKABLE = ("residual_beta", "random_state", "learning_rate_init", "weight_decay")
@@ -186,7 +194,7 @@ def _task_of(estimator, task, data):
     """The task of an estimator's fit, which is the one that a meta-estimator has for it."""
     with task.handed_to(estimator):
         task.begin(**data)
-        with fit_task(estimator, estimator.max_iter, **data) as own:
+        with fit_task(estimator, known_epochs(estimator), **data) as own:
             yield own
 
 

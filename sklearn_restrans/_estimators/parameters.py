@@ -186,7 +186,13 @@ class TrainingParameters:
         "for n training sequences, windows or texts: fewer than 64 below n = 512, so that small "
         "data get enough steps.",
     )
-    max_iter: int = parameter(20, "int", [_AT_LEAST_1], "Number of epochs.")
+    max_iter: int | str = parameter(
+        "auto",
+        'int or "auto"',
+        [_AT_LEAST_1, StrOptions({"auto"})],
+        'Number of epochs. "auto" is 20; for token ids as many as make 1,000 steps, but 4 to 40, '
+        "so that few texts get enough steps and many do not take long.",
+    )
     weight_decay: float | str = parameter(
         "auto",
         'float or "auto"',

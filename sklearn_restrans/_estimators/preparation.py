@@ -28,6 +28,11 @@ from .parameters import check_step
 
 # batch_size="auto": this many steps per epoch, as far as these bounds on the batch allow it.
 _STEPS_PER_EPOCH, _SMALLEST_BATCH, _LARGEST_BATCH = 8, 8, 64
+# max_iter="auto": epochs; of texts as many as make so many steps, within bounds. On sentences held
+# out of SST-2's training part 6,735 phrases do best with 850 steps (.762; 2,100: .750), 400 gain
+# from 20 to 40 epochs (.599, .606), and many lose nothing at 4.
+_EPOCHS = 20
+_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 1_000, 4, 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,6 +288,22 @@ def batch_size(estimator, arch, n_samples):
     return min(size, n_samples)
 
 
+def known_epochs(estimator):
+    """Epochs of a training as its parameters have them; None where the number of texts decides."""
+    if estimator.max_iter != "auto":
+        return estimator.max_iter
+    return None if takes_ids(estimator.embedding) else _EPOCHS
+
+
+def n_epochs(estimator, arch, n_samples):
+    """Epochs of a training on ``n_samples`` of them."""
+    known = known_epochs(estimator)
+    if known is not None:
+        return known
+    steps = -(-n_samples // batch_size(estimator, arch, n_samples))
+    return min(_MOST_EPOCHS, max(_FEWEST_EPOCHS, -(-_STEPS // steps)))
+
+
 def training_settings(estimator, problem):
     """The settings of a training, with "auto" and None resolved for a problem."""
     decay, schedule = estimator.weight_decay, estimator.learning_rate
@@ -297,7 +318,7 @@ def training_settings(estimator, problem):
         learning_rate=check_step(estimator),
         schedule=schedule,
         batch_size=batch_size(estimator, problem.arch, len(problem.train)),
-        max_iter=estimator.max_iter,
+        max_iter=n_epochs(estimator, problem.arch, len(problem.train)),
         weight_decay=float(decay),
         early_stopping=estimator.early_stopping,
         n_iter_no_change=estimator.n_iter_no_change,

@@ -181,9 +181,9 @@ loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
         raise ValueError(f"tangent_kernel must be 'auto', True or False, got {tangent_kernel!r}.")
     # The clone is never fitted: the descent below moves the weights of the objective's own model.
     estimator = clone(estimator)
-    n_steps = check_integer("n_steps", estimator.max_iter if n_steps is None else n_steps)
     with own_threads(estimator.n_threads):
         at = estimator.__restrans_objective__(X, y, sample_weight)
+        n_steps = check_integer("n_steps", at.n_steps if n_steps is None else n_steps)
         objective = at.objective
         if tangent_kernel == "auto":
             tangent_kernel = constants.n_residuals(objective) <= _KERNEL_EVERY_STEP

@@ -315,17 +315,18 @@ def suggest_residual_beta(
     if method not in ("linearized", "pilot"):
         raise ValueError(f"method must be 'linearized' or 'pilot', got {method!r}.")
     betas = _checked_list(betas)
-    if n_steps is None:
-        n_steps = estimator.max_iter if method == "linearized" else _PILOT_STEPS
-    n_steps, n_seeds = check_integer("n_steps", n_steps), check_integer("n_seeds", n_seeds)
+    n_seeds = check_integer("n_seeds", n_seeds)
     n_rows = None if n_rows is None else check_integer("n_rows", n_rows)
     _check_step(step)
     # With "auto" any solver setting of the step is allowed; the step itself comes from `step`.
     estimator = clone(estimator).set_params(learning_rate_init="auto")
     logs = np.empty((len(betas), n_seeds, 3))
     with own_threads(estimator.n_threads):
-        seed = _check_betas(estimator, X, y, sample_weight, betas)
-        seeds = np.random.default_rng(seed).integers(2**31 - 1, size=n_seeds)
+        usual = _check_betas(estimator, X, y, sample_weight, betas)
+        if n_steps is None:
+            n_steps = usual.n_steps if method == "linearized" else _PILOT_STEPS
+        n_steps = check_integer("n_steps", n_steps)
+        seeds = np.random.default_rng(usual.seed).integers(2**31 - 1, size=n_seeds)
         # Every beta starts from the same seeds, so that differences are the betas' own.
         for i, beta in enumerate(betas):
             for j, seed in enumerate(seeds):
@@ -346,7 +347,7 @@ def _checked_list(betas):
 
 
 def _check_betas(estimator, X, y, sample_weight, betas):
-    """Refuse what residual_beta cannot be, and values that repeat; returns the estimator's seed.
+    """Refuse what residual_beta cannot be, and values that repeat; the objective at beta = 1.
 
     With residual_beta=1.0 only the other parameters and the data can be wrong, so what is refused
     afterwards is refused for its beta.
@@ -356,7 +357,7 @@ def _check_betas(estimator, X, y, sample_weight, betas):
         model = clone(estimator).set_params(residual_beta=beta)
         return model.__restrans_objective__(X, y, sample_weight)
 
-    seed, seen = at(1.0).seed, set()
+    usual, seen = at(1.0), set()
     for beta in betas:
         wrong = (
             "betas must hold values of residual_beta, each a number >= 0, a pair (attention, ffn) "
@@ -373,7 +374,7 @@ def _check_betas(estimator, X, y, sample_weight, betas):
         if matrix in seen:
             raise ValueError(f"betas must differ from each other, got {beta!r} twice in {betas!r}.")
         seen.add(matrix)
-    return seed
+    return usual
 
 
 def _expected(at, method, step, n_steps):

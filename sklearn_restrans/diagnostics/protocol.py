@@ -33,11 +33,14 @@ class ObjectiveAt:
         The seed `fit` would draw: of the initial weights and of the curvature's start vector.
     step_size : float or "auto"
         The estimator's `learning_rate_init`, checked against its solver.
+    n_steps : int
+        Steps of full-batch descent that `fit` would make.
     """
 
     objective: Objective
     seed: int
     step_size: float | str
+    n_steps: int
 
 
 @runtime_checkable

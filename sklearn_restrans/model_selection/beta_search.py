@@ -12,6 +12,7 @@ from .._estimators.candidates import keep, train_estimator
 from .._estimators.classifier import ResidualClassifier, ResidualTransformerClassifier
 from .._estimators.declaration import declared, parameter_names
 from .._estimators.parameters import OF_CLASSIFIERS, OF_SEARCHES, SearchParameters
+from .._estimators.preparation import known_epochs
 from .._estimators.regressor import ResidualRegressor, ResidualTransformerRegressor
 from .beta_path import path_of
 
@@ -62,7 +63,7 @@ class BetaSearch:
             best, results = self._choose(path)
             beta, trained = float(path.betas[best]), None
             if self.refit:
-                refit = task.subtask("refit-with-best-params", self.max_iter).begin()
+                refit = task.subtask("refit-with-best-params", known_epochs(self)).begin()
                 data = (X, y, sample_weight)
                 trained = train_estimator(self, beta, *data, task=refit, segments=segments)
             # All attributes are set at once, here: a fit that ends before leaves an earlier one.

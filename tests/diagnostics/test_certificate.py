@@ -104,6 +104,12 @@ def test_the_path_is_that_of_fit_in_float64(step, seed):
     np.testing.assert_allclose(frame["kappa"][:-1], history["kappa"].dropna(), rtol=1e-9)
 
 
+def test_the_path_has_the_epochs_of_a_fit():
+    X, y = planar(6, 0)
+    assert len(certify_linear_convergence(model(max_iter="auto"), X, y).to_frame()) == 20
+    assert len(certify_linear_convergence(model(), X, y).to_frame()) == 8
+
+
 def test_the_path_does_not_depend_on_the_number_type_of_the_estimator(seed):
     X, y = planar(9, seed)
     frames = [

@@ -131,6 +131,12 @@ def test_the_linearized_score_is_the_prediction_at_the_start():
         assert row.step_size == pytest.approx(np.mean([p.step_size for p in predictions]))
 
 
+@pytest.mark.parametrize(("epochs", "n_steps"), [("auto", 20), (7, 7)])
+def test_the_linearized_score_is_taken_after_the_epochs_of_a_fit(epochs, n_steps):
+    model = gd(max_iter=epochs)
+    assert suggest_residual_beta(model, *sequences(12, 0), BETAS, n_seeds=1).n_steps == n_steps
+
+
 def test_equal_starts_give_equal_orders_of_the_two_scores():
     X, y = sequences(12, 0)
     model = gd(init="zero_unembedding")

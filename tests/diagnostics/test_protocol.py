@@ -38,6 +38,7 @@ def test_the_objective_carries_what_descent_needs(step):
     first, second = (model.__restrans_objective__(X, y) for _ in range(2))
     assert isinstance(first, ObjectiveAt)
     assert first.step_size == step and first.seed == second.seed
+    assert first.n_steps == 1
     assert first.objective.value() == second.objective.value()
 
 

@@ -118,6 +118,23 @@ def test_a_fit_that_stops_early_tells_the_epochs_it_ran(settings):
         assert record.count("end", "epoch") == model.n_iter_ == 2 * EPOCHS
 
 
+@pytest.mark.parametrize(
+    ("settings", "known", "run"),
+    [({}, 20, 20), ({"embedding": "token"}, None, 40), ({"max_iter": 2}, 2, 2)],
+)
+def test_a_fit_tells_its_epochs_beforehand_where_the_parameters_have_them(settings, known, run):
+    class Totals(Record):
+        def on_fit_task_begin(self, estimator, context):
+            super().on_fit_task_begin(estimator, context)
+            self.events.append(("total", path_of(context), context.max_subtasks))
+
+    X, y = table(ResidualTransformerRegressor)
+    record, model = Totals(), ResidualTransformerRegressor(d_model=4, **settings)
+    model.set_callbacks(record).fit(1 + np.abs(X * 3).astype(int), y)
+    assert ("total", ("fit",), known) in record.events
+    assert record.count("end", "epoch") == model.n_iter_ == run
+
+
 def test_a_callback_may_end_the_fit():
     class Second(Record):
         def on_fit_task_end(self, estimator, context):

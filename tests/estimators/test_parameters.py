@@ -1,6 +1,7 @@
 """Every parameter is declared once, does what it says, and is refused by name where it cannot."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -220,6 +221,17 @@ def test_a_setting_that_makes_no_sense_is_named(estimator, settings, message):
     X, y = table(estimator)
     with pytest.raises(ValueError, match=message):
         estimator(**{**SMALL, **settings}).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("value", [0, -3, 2.5, "many", None])
+@pytest.mark.parametrize("embedding", ["auto", "token"])
+def test_epochs_are_a_number_or_auto(estimator, value, embedding):
+    X, y = table(estimator)
+    X = 1 + np.abs(X * 5).astype(int)
+    allowed = r"int in the range \[1, inf\) or a str among {'auto'}. Got " + re.escape(repr(value))
+    with pytest.raises(ValueError, match=f"'max_iter' parameter .* must be an {allowed} instead"):
+        estimator(max_iter=value, embedding=embedding).fit(X, y)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -16,6 +16,7 @@ from sklearn_restrans import (
 )
 from sklearn_restrans._data.split import split_rows
 from sklearn_restrans._estimators.preparation import (
+    batch_size,
     check_data,
     check_warm,
     lay_out,
@@ -143,6 +144,60 @@ def test_auto_reads_the_last_token_of_ordered_input_and_the_mean_of_columns(esti
     ]
     of_sequences = "last" if estimator is ResidualTransformerRegressor else "mean"
     assert readouts == ["mean", "last", "last", of_sequences, "mean", "last"]
+
+
+def texts(n):
+    """Token ids (n, 3), and which of them begin with a large one."""
+    ids = np.random.default_rng(0).integers(2, 9, (n, 3))
+    return ids, (ids[:, 0] > 5).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("n", "settings", "epochs"),
+    [
+        (4, {}, 40),
+        (673, {}, 40),
+        (1_600, {}, 40),  # 25 steps an epoch
+        (1_601, {}, 39),
+        (6_400, {}, 10),
+        (6_735, {}, 10),
+        (16_000, {}, 4),
+        (67_349, {}, 4),
+        (6_735, {"batch_size": 128}, 19),
+        (6_735, {"batch_size": 16}, 4),
+        (6_735, {"early_stopping": True, "validation_fraction": 0.5}, 19),
+        (6_735, {"solver": "gd"}, 40),  # one step an epoch
+        (6_735, {"max_iter": 7}, 7),
+    ],
+)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_auto_epochs_of_texts_make_a_thousand_steps_from_4_to_40_epochs(
+    estimator, n, settings, epochs
+):
+    X, y = texts(n)
+    model = estimator(embedding="token", d_model=8, **settings)
+    problem = prepare(model, X, y)
+    found = training_settings(model, problem)
+    assert found.max_iter == epochs
+    if not settings:
+        steps = epochs * -(-n // batch_size(model, problem.arch, n))
+        assert steps >= 1_000 or epochs == 40
+    vectors = estimator(embedding=np.eye(9, 8), d_model=8, **settings)
+    assert training_settings(vectors, prepare(vectors, X, y)).max_iter == epochs
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_auto_epochs_of_all_that_is_no_text_are_20(estimator):
+    X, y = texts(6_735)
+    for A, settings in [
+        (X, {}),
+        (X, {"window": 3}),
+        (SequenceView(X.astype(float), np.arange(len(X)), window=3), {}),
+        (X[:, :, None], {}),
+        (X, {"solver": "gd"}),
+    ]:
+        model = estimator(d_model=8, **settings)
+        assert training_settings(model, prepare(model, A, y)).max_iter == 20
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

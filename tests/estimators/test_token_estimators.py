@@ -14,9 +14,13 @@ from sklearn_restrans import (
     ResidualTransformerClassifier,
     ResidualTransformerClassifierCV,
     ResidualTransformerRegressor,
+    SeedEnsembleClassifier,
     SequenceView,
+    StackedGridSearchCV,
     measure_conditioning,
+    residual_beta_path,
 )
+from sklearn_restrans._estimators import preparation
 
 # -- the estimators --------------------------------------------------------------------------------
 
@@ -317,6 +321,43 @@ def test_every_option_works_on_tokens(estimator, settings):
     np.testing.assert_array_equal(outputs(again, ids), expected)
     weighted = clone(model).fit(ids, y, sample_weight=np.full(len(y), 2.0))
     np.testing.assert_allclose(outputs(weighted, ids), expected, rtol=1e-3, atol=1e-4)
+
+
+# -- epochs of their own ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_more_steps_an_epoch_make_fewer_epochs_and_a_number_stays(estimator):
+    ids, y = toy(estimator, n=250)
+    settings = {"embedding": "token", "d_model": 4, "random_state": 0, "conditioning_samples": 4}
+    model = estimator(batch_size=1, **settings).fit(ids, y)
+    assert model.max_iter == "auto" and model.n_iter_ == 4, "4 x 250 steps"
+    named = estimator(batch_size=1, max_iter=4, **settings).fit(ids, y)
+    np.testing.assert_array_equal(outputs(named, ids), outputs(model, ids))
+    assert estimator(**settings).fit(ids[:4], y[:4]).n_iter_ == 40
+    again = estimator(warm_start=True, **settings).fit(ids[:4], y[:4]).fit(ids[:4], y[:4])
+    assert again.n_iter_ == 80
+
+
+@pytest.mark.parametrize("embedding", ["auto", "token"])
+def test_many_fits_in_one_take_the_epochs_of_one_fit(embedding, monkeypatch):
+    """Folds of 60 rows, 8 steps an epoch; all 90 rows, 9 steps an epoch."""
+    monkeypatch.setattr(preparation, "_STEPS", 64)
+    on_all, on_a_fold = (8, 8) if embedding == "token" else (20, 20)
+    ids, y = toy(ResidualTransformerClassifier)
+    settings = {"embedding": embedding, "d_model": 4, "random_state": 0}
+    plain = ResidualTransformerClassifier(**settings)
+    assert plain.fit(ids, y).n_iter_ == on_all
+    path = residual_beta_path(ids, y, [0.0, 1.0], estimator=plain, cv=3)
+    assert {fitted.n_iter_ for fitted in path.estimators.values()} == {on_a_fold}
+    search = ResidualTransformerClassifierCV([0.0, 1.0], cv=3, **settings).fit(ids, y)
+    assert search.n_iter_ == on_all
+    grid = StackedGridSearchCV(plain, {"learning_rate_init": [1e-3, 5e-3]}, cv=3).fit(ids, y)
+    assert grid.best_estimator_.n_iter_ == on_all
+    ensemble = SeedEnsembleClassifier(plain, n_estimators=2, random_state=0).fit(ids, y)
+    assert {member.n_iter_ for member in ensemble.estimators_} == {on_all}
+    early = clone(plain).set_params(early_stopping=True).fit(ids, y)
+    assert early.n_iter_ == (8 if embedding == "token" else 20), "81 rows, 9 steps an epoch"
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
