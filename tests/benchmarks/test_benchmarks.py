@@ -86,6 +86,7 @@ TINY = {
         "n_phrases": 20,
         "depths": (1, 2),
         "depth_epochs": 1,
+        "shares": (0.5,),
     },
     "bench_small": {"n_seeds": 2, "batches": (64, 8), "most_rows": 20, "n_test": 20, "n_epochs": 1},
     "bench_predictors": {
