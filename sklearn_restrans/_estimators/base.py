@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from dataclasses import asdict
 from typing import ClassVar
 
@@ -13,16 +13,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._compat import CallbackSupportMixin, _fit_context, fit_task, metadata_of
+from .._data.inputs import learn_inputs
+from .._data.panels import as_sequences, is_panel
 from .._data.targets import ClassTargets, RegressionTargets
-from .._model.architecture import Architecture
-from .._model.transformer import ResidualTransformer
+from .._data.tokens import pretrained_vectors, takes_ids
 from .._training.descent import Objective
 from .._training.device import available_device, own_threads
 from .._training.losses import SampleLoss
 from .._training.net import make_net
 from .._training.prediction import outputs
 from .._training.settings import TrainingSettings
-from .._training.state import net_state, restore_net
+from .._training.state import net_state, restore_net, unfilled_module
 from ..diagnostics.convergence import Convergence
 from ..diagnostics.protocol import ObjectiveAt
 from .candidates import keep, train_estimator
@@ -38,7 +39,7 @@ from .parameters import (
     check_step,
     draw_seed,
 )
-from .preparation import known_epochs, n_epochs, prepare
+from .preparation import EPOCHS_OF_TEXTS, architecture, known_epochs, n_epochs, prepare
 from .probe import exact_copy, layer_traces
 
 _CPU = torch.device("cpu")
@@ -61,20 +62,48 @@ def _table(history):
 
 
 @declared
-class ResidualTransformerBase(
-    CallbackSupportMixin, RunParameters, TrainingParameters, ModelParameters, BaseEstimator, ABC
-):
-    """Shared body; a kind of estimator adds its losses, its targets and its predictions.
+class TransformerBase(CallbackSupportMixin, RunParameters, TrainingParameters, BaseEstimator, ABC):
+    """Shared body; a kind of estimator adds its model, its losses, its targets and predictions.
 
-    A fit goes one way (`fit_estimator`): a problem is made of parameters and data, a model is
+    A fit goes one way (`train_estimator`): a problem is made of parameters and data, a model is
     trained on it, and `_keep` assigns what is reported. Before `_keep` nothing of the estimator
     changes, so a fit that fails leaves it as it was.
     """
 
-    # How y is coded, and the token that a 3-D array is read out at.
+    # How y is coded, and how the weights start.
     _target_kind: ClassVar[type[RegressionTargets] | type[ClassTargets]]
-    _readout_of_sequences: ClassVar[str]
+    _start: str
     _attributes: ClassVar[dict[str, tuple[str, str | None]]] = ATTRIBUTES
+
+    # -- what the model is made from ---------------------------------------------------------------
+
+    def _as_given(self, X, y):
+        """X before anything is checked."""
+        return X
+
+    @abstractmethod
+    def _learn_inputs(self, X, segments):
+        """The spec of X, and X validated."""
+
+    @abstractmethod
+    def _inputs_asked(self, inputs):
+        """What the parameters ask of X, by name, to be held against the spec of an earlier fit."""
+
+    @abstractmethod
+    def _architecture(self, preprocessing):
+        """The shapes and formulas of the model."""
+
+    def _given_weights(self, arch):
+        """Weights that the model starts with and that are not drawn: name -> array."""
+        return {}
+
+    def _epoch_rule(self):
+        """How max_iter="auto" follows from the number of samples; None where it does not."""
+        return None
+
+    def _step(self, arch):
+        """The step size, or "auto"."""
+        return check_step(self)
 
     def _weigh(self, y, weight):
         """Sample weights with those of the classes."""
@@ -105,7 +134,6 @@ class ResidualTransformerBase(
             scale=problem.scale if net.settings.loss == "squared_error" else None,
         )
         attributes = {
-            "n_features_in_": codings.inputs.n_features,
             "net_": net,
             "conditioning_": trained.conditioning,
             "convergence_": convergence,
@@ -115,6 +143,8 @@ class ResidualTransformerBase(
             "loss_curve_": history["train_loss"].tolist(),
             "residual_beta_": net.module_.beta.detach().cpu().numpy().astype(float),
         }
+        if codings.inputs.n_features is not None:
+            attributes["n_features_in_"] = codings.inputs.n_features
         if codings.inputs.names is not None:
             attributes["feature_names_in_"] = codings.inputs.names
         if "valid_loss" in net.history[-1]:
@@ -180,8 +210,9 @@ class ResidualTransformerBase(
         else:
             problem, loss = prepare(self, X, y, sample_weight, seed=seed, **exact), self.loss
             generator = torch.Generator().manual_seed(seed)
-            beta = beta_matrix(self.residual_beta, self.n_layers)
-            module, step = new_module(problem, self.init, beta, generator), check_step(self)
+            beta = beta_matrix(self.residual_beta, problem.arch.n_layers)
+            module = new_module(problem, self._start, beta, generator)
+            step = self._step(problem.arch)
             n_steps = n_epochs(self, problem.arch, len(problem.train))
         objective = Objective(module.eval(), SampleLoss(loss), problem.train)
         return ObjectiveAt(objective, seed, step, n_steps)
@@ -191,12 +222,6 @@ class ResidualTransformerBase(
     def __sklearn_is_fitted__(self):
         return hasattr(self, "net_")
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.allow_nan = True
-        return tags
-
     # -- pickling: plain numpy and builtins, whatever the device was -----------------------------
 
     def __getstate__(self):
@@ -204,8 +229,6 @@ class ResidualTransformerBase(
         if "net_" in state:
             net = state.pop("net_")
             state["_net_state"] = {
-                "arch": asdict(net.module_.arch),
-                "dtype": str(net.module_.W_in.dtype).removeprefix("torch."),
                 "settings": asdict(net.settings),
                 **net_state(net, with_optimizer=self.warm_start),
             }
@@ -220,10 +243,49 @@ class ResidualTransformerBase(
         device = available_device(saved["settings"]["device"])
         settings = TrainingSettings(**saved["settings"] | {"device": str(device)})
         with own_threads(1):
-            module = ResidualTransformer(Architecture(**saved["arch"]))
-            module = module.to(getattr(torch, saved["dtype"]))
-            self.net_ = restore_net(make_net(module, settings, self.callbacks or ()), saved)
+            net = make_net(unfilled_module(saved), settings, self.callbacks or ())
+            self.net_ = restore_net(net, saved)
         self.device_ = str(device)
+
+
+@declared
+class ResidualTransformerBase(TransformerBase, ModelParameters):
+    """Models whose shape is given by parameters, on numbers or token ids."""
+
+    _readout_of_sequences: ClassVar[str]  # the token that a 3-D array is read out at
+
+    @property
+    def _start(self):
+        return self.init
+
+    def _as_given(self, X, y):
+        # One target for every instance: its rows are points in time.
+        return as_sequences(X) if self.window is None and is_panel(X, y) else X
+
+    def _learn_inputs(self, X, segments):
+        return learn_inputs(self, X, segments)
+
+    def _inputs_asked(self, inputs):
+        asked = {"window": self.window}
+        if takes_ids(self.embedding) != (inputs.kind == "tokens"):
+            asked["embedding"] = self.embedding if isinstance(self.embedding, str) else "an array"
+        return asked
+
+    def _architecture(self, preprocessing):
+        return architecture(self, preprocessing)
+
+    def _epoch_rule(self):
+        return EPOCHS_OF_TEXTS if takes_ids(self.embedding) else None
+
+    def _given_weights(self, arch):
+        vectors = pretrained_vectors(self.embedding, self.d_model)
+        return {} if vectors is None else {"W_in": vectors}
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        return tags
 
 
 @declared

@@ -114,8 +114,7 @@ def train_estimator(
     previous = fitted = None
     if estimator.warm_start and hasattr(estimator, "net_"):
         previous, fitted = estimator.net_, estimator._preprocessing
-        if fitted.inputs.kind == "tokens":
-            fitted = replace(fitted, inputs=fitted.inputs.meeting(X))
+        fitted = replace(fitted, inputs=fitted.inputs.meeting(X))
     seed = draw_seed(estimator.random_state)
     with own_threads(estimator.n_threads):
         data = (X, y, sample_weight, X_val, y_val)
@@ -124,7 +123,7 @@ def train_estimator(
             check_warm(estimator, checked.arch, fitted.inputs, previous)
         problem = lay_out(estimator, checked)
         settings = training_settings(estimator, problem)
-        beta, callbacks = beta_matrix(beta, estimator.n_layers), tuple(estimator.callbacks or ())
+        beta, callbacks = beta_matrix(beta, problem.arch.n_layers), tuple(estimator.callbacks or ())
         return problem, fit_problem(problem, settings, beta, seed, callbacks, previous, task)
 
 
@@ -172,7 +171,7 @@ def fit_estimators(
         problem = prepare(first, X, y, sample_weight, X_val, y_val, seed=seeds[0], **segments)
         candidates = [
             Candidate(
-                beta_matrix(estimator.residual_beta, estimator.n_layers),
+                beta_matrix(estimator.residual_beta, problem.arch.n_layers),
                 seed,
                 training_settings(estimator, problem),
                 tuple(estimator.callbacks or ()),

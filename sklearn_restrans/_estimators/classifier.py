@@ -17,8 +17,8 @@ __all__ = ["ResidualClassifier", "ResidualTransformerClassifier"]
 
 
 @declared
-class ResidualClassifier(ClassifierMixin, ResidualTransformerBase):
-    """Body of the classifiers: their labels, predictions and score."""
+class Classifying(ClassifierMixin):
+    """What every classifier has: its losses, its labels, and probabilities of outputs."""
 
     loss: str = parameter(
         "log_loss",
@@ -34,7 +34,6 @@ class ResidualClassifier(ClassifierMixin, ResidualTransformerBase):
     )
 
     _target_kind = ClassTargets
-    _readout_of_sequences = "mean"
 
     def _weigh(self, y, weight):
         return weigh_classes(self.class_weight, y, weight)
@@ -42,6 +41,23 @@ class ResidualClassifier(ClassifierMixin, ResidualTransformerBase):
     def _fitted_attributes(self, problem, trained):
         attributes = super()._fitted_attributes(problem, trained)
         return attributes | {"classes_": problem.preprocessing.targets.classes}
+
+    def _probabilities(self, outputs):
+        """Probabilities (n, n_classes) of the model's outputs."""
+        if not self._preprocessing.targets.one_hot:
+            return softmax(outputs, axis=1)
+        p = np.clip(outputs, 0.0, 1.0)
+        # No output above 0: the class of the largest output gets the probability 1.
+        empty = p.sum(axis=1) == 0
+        p[empty] = np.eye(p.shape[1])[outputs[empty].argmax(axis=1)]
+        return p / p.sum(axis=1, keepdims=True)
+
+
+@declared
+class ResidualClassifier(Classifying, ResidualTransformerBase):
+    """Body of the classifiers of numbers and token ids: their predictions and score."""
+
+    _readout_of_sequences = "mean"
 
     def predict(self, X, *, segments=None):
         """Predict the most probable class.
@@ -78,14 +94,7 @@ class ResidualClassifier(ClassifierMixin, ResidualTransformerBase):
         p : ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``; rows sum to one.
         """
-        outputs = self._outputs(X, segments)
-        if not self._preprocessing.targets.one_hot:
-            return softmax(outputs, axis=1)
-        p = np.clip(outputs, 0.0, 1.0)
-        # No output above 0: the class of the largest output gets the probability 1.
-        empty = p.sum(axis=1) == 0
-        p[empty] = np.eye(p.shape[1])[outputs[empty].argmax(axis=1)]
-        return p / p.sum(axis=1, keepdims=True)
+        return self._probabilities(self._outputs(X, segments))
 
     def predict_log_proba(self, X, *, segments=None):
         """Logarithm of :meth:`predict_proba`.

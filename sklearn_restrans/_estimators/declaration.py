@@ -25,6 +25,11 @@ def parameter(default, kind, constraint, text, *, kw_only=True) -> Any:
     return dataclasses.field(default=default, kw_only=kw_only, metadata=described)
 
 
+def again(cls, name) -> Any:
+    """The parameter of that name as another class declares it."""
+    return cls._declared[name]
+
+
 @dataclass_transform(kw_only_default=True, field_specifiers=(parameter,))
 def declared(cls):
     """Class decorator: constructor, constraints and docstring from the declared parameters.

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
 
+from .._data.sources import FeatureSource
 from .._model.initialization import reset_parameters
 from .._model.transformer import ResidualTransformer, sinusoidal
 from .._training.loop import train
 from .._training.net import Net, make_net
+from .._training.prediction import features
+from .._training.progress import ProgressBar
 from .._training.skorch_names import PrintLog
 from .._training.state import continue_net, net_state, restore_net
 from .._training.stopping import EpochHook, EpochTasks, make_rule
+from .._training.vocabulary import met_ids_only
 from ..diagnostics.conditioning import Conditioning
 from .probe import Probe
 
@@ -67,15 +72,21 @@ class Run:
         if previous is not None:
             continue_net(net, previous)
         self.net, self.rule = net, make_rule(settings, beta, problem.valid is not None)
-        self.probe = Probe(net, problem, settings, seed, self.rule.advice)
+        self.train, self.valid = read_ahead(net, problem)
+        self.probe = Probe(net, problem, self.train, settings, seed, self.rule.advice)
         self.probe.record(len(net.history))
         self._user_callbacks = net.callbacks_
         hooks = [("stop_rule", self.rule)]
+        if settings.verbose > 1 and settings.solver != "gd":
+            hooks.insert(0, ("progress", ProgressBar()))
         if settings.conditioning_interval is not None:
             hook = EpochHook(self.probe.record, settings.conditioning_interval)
             hooks.insert(0, ("conditioning", hook))
         if task is not None and task.context is not None:
             hooks.append(("epoch_tasks", EpochTasks(task, partial(self._attributes, task))))
+        self.watched = bool(callbacks) or not {"conditioning", "epoch_tasks"}.isdisjoint(
+            dict(hooks)
+        )
         net.callbacks_ = [*net.callbacks_, *hooks]
         net.generator_ = generator
         # On the device of the activations, whose masks it draws.
@@ -100,6 +111,18 @@ class Run:
         attributes = task.estimator._fitted_attributes(self.problem, trained)
         return attributes | {"_preprocessing": self.problem.preprocessing}
 
+    def only_met_ids(self):
+        """A context in which the rows of W_in that no text needs are left alone, if they are many.
+
+        Where somebody looks at the model between epochs it stays whole.
+        """
+        arch, parts = self.problem.arch, (self.train, self.valid)
+        if self.watched or arch.embedding != "token" or arch.n_trained is not None:
+            return nullcontext()
+        met = [part.source.x[part.rows].unique() for part in parts if part is not None]
+        met = torch.cat([*met, met[0].new_zeros(1)]).unique().long()  # and padding
+        return met_ids_only(self.net, met) if 2 * len(met) < arch.n_features else nullcontext()
+
     def release(self):
         """Take from the net what belongs to this training only: its hooks, generator and data."""
         self.net.callbacks_, self.net.generator_ = self._user_callbacks, None
@@ -123,21 +146,38 @@ def fit_problem(problem, settings, beta, seed, callbacks=(), previous=None, task
     """
     run = Run(problem, settings, beta, seed, callbacks, previous, task)
     try:
-        best = train(run.net, problem.train, problem.valid, settings.max_iter, run.rule, seed)
+        with run.only_met_ids():
+            best = train(run.net, run.train, run.valid, settings.max_iter, run.rule, seed)
     finally:
         run.release()
     return run.finish(best)
+
+
+def read_ahead(net, problem):
+    """Training and validation part; where only the read-out is trained, what it will see of them.
+
+    Frozen layers have no dropout, so that every epoch would compute the same.
+    """
+    module, parts = net.module_, (problem.train, problem.valid)
+    if problem.arch.n_trained != 0:
+        return parts
+    read = {}
+    for source in {part.source for part in parts if part is not None}:
+        seen = torch.as_tensor(features(module, source, net.settings.autocast))
+        read[source] = FeatureSource(seen.to(problem.dtype).to(problem.device))
+    return [part if part is None else part.read_from(read[part.source]) for part in parts]
 
 
 def new_module(problem, init, beta, generator):
     """The model that a training starts from."""
     arch, beta = problem.arch, torch.as_tensor(np.asarray(beta, dtype=float))
     module = ResidualTransformer(arch, beta)
-    reset_parameters(module, init, generator)
+    if init != "given":
+        reset_parameters(module, init, generator)
     # Again, once the weights have their final type: float32 changes 0.3 in the 8th digit.
     module.to(problem.dtype).beta.data.copy_(beta)
     if arch.positions == "sinusoidal":
         module.positions.copy_(sinusoidal(arch.n_tokens, arch.d_model))
-    if problem.vectors is not None:
-        module.W_in.data.copy_(torch.as_tensor(problem.vectors))
+    for name, value in problem.given_weights(arch).items():
+        module.get_parameter(name).data.copy_(torch.as_tensor(value))
     return module

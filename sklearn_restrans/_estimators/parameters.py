@@ -300,7 +300,12 @@ class RunParameters:
         ["random_state"],
         "Seed of weights, batches, dropout, validation split and probe set.",
     )
-    verbose: int = parameter(0, "int", ["verbose"], "1 prints one line per epoch.")
+    verbose: int = parameter(
+        0,
+        "int",
+        ["verbose"],
+        "1 prints one line per epoch; 2 shows a bar of each epoch too, in terminals and notebooks.",
+    )
 
 
 # Fitted attributes, name -> (type, text), for the `_attributes` of a class (see `declaration`).

@@ -7,32 +7,45 @@ Both are functions of their arguments: nothing is assigned to the estimator.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from sklearn.utils import check_consistent_length
 
 from .._data.batches import TrainingSet
-from .._data.inputs import InputSpec, learn_inputs
-from .._data.panels import as_sequences, is_panel
+from .._data.inputs import InputSpec
 from .._data.scaling import Scaler
 from .._data.sources import make_source, rows_of
 from .._data.split import check_weight, scaling_rows, split_rows
 from .._data.targets import ClassTargets, RegressionTargets
-from .._data.tokens import pretrained_vectors, takes_ids
 from .._model.architecture import Architecture
 from .._training.device import resolve_device, resolve_dtype
 from .._training.settings import TrainingSettings
-from .parameters import check_step
 
 # batch_size="auto": this many steps per epoch, as far as these bounds on the batch allow it.
 _STEPS_PER_EPOCH, _SMALLEST_BATCH, _LARGEST_BATCH = 8, 8, 64
-# max_iter="auto": epochs; of texts as many as make so many steps, within bounds. On sentences held
-# out of SST-2's training part 6,735 phrases do best with 850 steps (.762; 2,100: .750), 400 gain
-# from 20 to 40 epochs (.599, .606), and many lose nothing at 4.
+# max_iter="auto" where the number of samples does not count.
 _EPOCHS = 20
-_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 1_000, 4, 40
+
+
+# From this width of the tokens on, batches of token ids are padded to their longest row only.
+_WIDE = 256
+
+
+class EpochRule(NamedTuple):
+    """max_iter="auto": as many epochs as make so many steps, within bounds."""
+
+    steps: int
+    fewest: int
+    most: int
+
+
+# On sentences held out of SST-2's training part 6,735 phrases do best with 850 steps (.762; 2,100:
+# .750), 400 gain from 20 to 40 epochs (.599, .606), and many lose nothing at 4.
+EPOCHS_OF_TEXTS = EpochRule(steps=1_000, fewest=4, most=40)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +101,7 @@ class Problem:
     device: torch.device
     train: TrainingSet
     valid: TrainingSet | None
-    vectors: np.ndarray | None  # pretrained vectors of the token ids
+    given_weights: Callable  # of arch: name -> the weights that are given, and not drawn
 
     @property
     def scale(self):
@@ -133,10 +146,9 @@ def check_data(
     if (X_val is None) != (y_val is None):
         given, missing = ("y_val", "X_val") if X_val is None else ("X_val", "y_val")
         raise ValueError(f"{given} was given without {missing}; pass both.")
-    if estimator.window is None and is_panel(X, y):
-        X = as_sequences(X)  # one target for every instance, so its rows are points in time
+    X = estimator._as_given(X, y)
     if fitted is None:
-        inputs, X = learn_inputs(estimator, X, segments)
+        inputs, X = estimator._learn_inputs(X, segments)
     else:
         inputs, X = fitted.inputs, fitted.inputs.check(X, segments)
     if y is None:
@@ -158,7 +170,7 @@ def check_data(
     if X_val is not None:
         given_valid = _check_validation(fitted, X_val, y_val, segments_val, owner)
     if arch is None:
-        arch = architecture(estimator, fitted)
+        arch = estimator._architecture(fitted)
     return CheckedData(fitted, arch, X, y, weight, rows, valid_rows, given_valid)
 
 
@@ -185,7 +197,8 @@ def lay_out(estimator, checked, dtype=None, device=None):
         dtype = resolve_dtype(estimator.dtype, X.dtype, work, device)
     codings = checked.preprocessing
     # Without a word about columns that vary in rows of weight zero, or set aside.
-    source = make_source(X, codings.scaler, dtype, device)
+    tight = arch.d_model >= _WIDE and arch.n_trained != 0  # a frozen encoder reads them only once
+    source = make_source(X, codings.scaler, dtype, device, tight)
 
     def training_set(source, y, weight, rows):
         if weight is not None:
@@ -202,10 +215,7 @@ def lay_out(estimator, checked, dtype=None, device=None):
     elif len(checked.valid_rows):
         valid = training_set(source, checked.y, checked.weight, checked.valid_rows)
     train = training_set(source, checked.y, checked.weight, checked.rows)
-    vectors = None
-    if takes_ids(estimator.embedding):
-        vectors = pretrained_vectors(estimator.embedding, estimator.d_model)
-    return Problem(codings, arch, dtype, device, train, valid, vectors)
+    return Problem(codings, arch, dtype, device, train, valid, estimator._given_weights)
 
 
 def prepare(estimator, *data, dtype=None, device=None, **named):
@@ -259,11 +269,9 @@ def _default_readout(inputs, of_sequences):
 
 def check_warm(estimator, arch, inputs, net):
     """Refuse to continue a net whose shape would change."""
-    old = {**asdict(net.module_.arch), "window": inputs.window}
-    new = {**asdict(arch), "window": estimator.window}
-    if takes_ids(estimator.embedding) != (inputs.kind == "tokens"):
-        named = isinstance(estimator.embedding, str)
-        new["embedding"] = estimator.embedding if named else "an array"
+    old, new = asdict(net.module_.arch), asdict(arch)
+    for name, value in estimator._inputs_asked(inputs).items():
+        old[name], new[name] = old.get(name, getattr(inputs, name, None)), value
     changes = [f"{k} from {old[k]!r} to {new[k]!r}" for k in new if new[k] != old[k]]
     if changes:
         raise ValueError(
@@ -292,7 +300,7 @@ def known_epochs(estimator):
     """Epochs of a training as its parameters have them; None where the number of texts decides."""
     if estimator.max_iter != "auto":
         return estimator.max_iter
-    return None if takes_ids(estimator.embedding) else _EPOCHS
+    return _EPOCHS if estimator._epoch_rule() is None else None
 
 
 def n_epochs(estimator, arch, n_samples):
@@ -300,8 +308,9 @@ def n_epochs(estimator, arch, n_samples):
     known = known_epochs(estimator)
     if known is not None:
         return known
+    rule = estimator._epoch_rule()
     steps = -(-n_samples // batch_size(estimator, arch, n_samples))
-    return min(_MOST_EPOCHS, max(_FEWEST_EPOCHS, -(-_STEPS // steps)))
+    return min(rule.most, max(rule.fewest, -(-rule.steps // steps)))
 
 
 def training_settings(estimator, problem):
@@ -315,7 +324,7 @@ def training_settings(estimator, problem):
     return TrainingSettings(
         loss=estimator.loss,
         solver=estimator.solver,
-        learning_rate=check_step(estimator),
+        learning_rate=estimator._step(problem.arch),
         schedule=schedule,
         batch_size=batch_size(estimator, problem.arch, len(problem.train)),
         max_iter=n_epochs(estimator, problem.arch, len(problem.train)),
@@ -323,7 +332,7 @@ def training_settings(estimator, problem):
         early_stopping=estimator.early_stopping,
         n_iter_no_change=estimator.n_iter_no_change,
         tol=estimator.tol,
-        init=estimator.init,
+        init=estimator._start,
         autocast=estimator.dtype == "bfloat16",
         device=str(problem.device),
         verbose=int(estimator.verbose),

@@ -31,6 +31,8 @@ class Probe:
     ----------
     net : Net
     problem : Problem
+    train : TrainingSet
+        Its training part, as the trained part of the model sees it.
     settings : TrainingSettings
     seed : int
         Seed of the sequences drawn.
@@ -38,11 +40,11 @@ class Probe:
         What to lower if training diverged.
     """
 
-    def __init__(self, net, problem, settings, seed, advice):
+    def __init__(self, net, problem, train, settings, seed, advice):
         auto = settings.conditioning_samples == "auto"
         size = _PROBE if auto else settings.conditioning_samples
         self.net, self.advice = net, advice
-        self.data = problem.train.subset(size, seed)
+        self.data, self.seen = problem.train.subset(size, seed), train.subset(size, seed)
         self.rows = self._measured_rows(problem.arch.n_tokens) if auto else self.data.rows
         # The history of gradient descent has the gradient of all rows at every epoch.
         self.with_gradient = settings.solver != "gd"
@@ -58,11 +60,13 @@ class Probe:
 
     def record(self, epoch):
         """Conditioning, and loss and gradient norm, of the present weights."""
-        traces = self._finite_traces(epoch)
+        # Layers that are not trained do not change.
+        frozen = self.net.module_.arch.n_trained == 0 and self.gradients
+        traces = None if frozen else self._finite_traces(epoch)
         self.conditioning.record(epoch, traces, _N_SPECTRA, COUNTED_IN)
         if self.with_gradient:
             self.net.module_.eval()
-            objective = Objective(self.net.module_, self.net.criterion_, self.data)
+            objective = Objective(self.net.module_, self.net.criterion_, self.seen)
             loss, gradient = objective.gradient()
             self.gradients.append((epoch, loss, gradient_norm(gradient)))
 

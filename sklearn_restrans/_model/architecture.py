@@ -13,6 +13,11 @@ class Architecture:
     "feature" (a table: every column is a token with one channel and its own embedding vector) or
     "token" (a token is an id below ``n_features``, which picks a row of the matrix: "linear" on
     one-hot channels; sequences may be shorter than ``n_tokens``).
+
+    The last fields are those of pretrained encoders. ``biases`` gives query, key, value and W_O
+    one each; ``causal`` lets a token attend to itself and those before it; ``norm_eps`` is added to
+    variances; ``outer_norm`` normalises once more, the embedding ("first") or the tokens before the
+    read-out ("last"); of ``n_trained`` the last layers and the read-out are trained, of None all.
     """
 
     n_tokens: int
@@ -30,6 +35,11 @@ class Architecture:
     embedding: str = "linear"
     learn_beta: bool = False
     n_candidates: int | None = None
+    biases: bool = False
+    causal: bool = False
+    norm_eps: float = 1e-5
+    outer_norm: str | None = None
+    n_trained: int | None = None
 
     def at_length(self, length: int | None) -> Architecture:
         """The architecture for sequences padded to ``length``; None leaves it as it is."""

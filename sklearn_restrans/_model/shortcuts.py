@@ -27,6 +27,8 @@ from .transformer import Layer, ResidualTransformer
 
 def choose(arch: Architecture) -> str:
     """Name of the shortcut for an architecture (see the module's docstring)."""
+    if arch.biases or arch.causal or arch.outer_norm:
+        return "plain"
     if arch.readout == "mean":
         return "mean" if arch.norm != "post" else "plain"
     if arch.n_layers == 1 and arch.embedding == "linear" and arch.norm != "pre":
@@ -35,7 +37,12 @@ def choose(arch: Architecture) -> str:
 
 
 def forward(model: ResidualTransformer, x: Tensor, mask: Tensor | None = None) -> Tensor:
-    """F(X) of every sequence, (*K, n, c): ``model(x, mask)`` by the cheapest exact route."""
+    """F(X) of every sequence, (*K, n, c): ``model(x, mask)`` by the cheapest exact route.
+
+    Of token ids x may also be what ``model.features`` made of them.
+    """
+    if model.arch.embedding == "token" and x.is_floating_point():
+        return model.unembed(x)
     path = choose(model.arch)
     if path == "plain":
         return model(x, mask)

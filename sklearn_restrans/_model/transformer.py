@@ -20,6 +20,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 import torch
@@ -34,6 +35,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "tanh": torch.tanh,
 }
+# Of checkpoints too: GELU by the tanh formula of Hendrycks & Gimpel 2016 (arXiv:1606.08415).
+_ALL_ACTIVATIONS = ACTIVATIONS | {"gelu_tanh": partial(F.gelu, approximate="tanh")}
 
 
 def dropout(x: Tensor, p: float, training: bool, generator: torch.Generator | None) -> Tensor:
@@ -61,13 +64,16 @@ def sinusoidal(n_tokens: int, d_model: int) -> Tensor:
 class Norm(nn.Module):
     """Layer normalisation over the channels, with gain and shift of shape (*K, d)."""
 
-    def __init__(self, d_model: int, lead: tuple[int, ...] = ()) -> None:
+    def __init__(self, arch: Architecture, lead: tuple[int, ...] = ()) -> None:
         super().__init__()
-        self.gain = nn.Parameter(torch.ones(*lead, d_model))
-        self.shift = nn.Parameter(torch.zeros(*lead, d_model))
+        self.gain = nn.Parameter(torch.ones(*lead, arch.d_model))
+        self.shift = nn.Parameter(torch.zeros(*lead, arch.d_model))
+        self.eps = arch.norm_eps
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.layer_norm(x, x.shape[-1:])
+        if self.gain.ndim == 1:
+            return F.layer_norm(x, x.shape[-1:], self.gain, self.shift, self.eps)
+        x = F.layer_norm(x, x.shape[-1:], eps=self.eps)
         return x * per_candidate(self.gain, x) + per_candidate(self.shift, x)
 
 
@@ -87,15 +93,20 @@ class Layer(nn.Module):
         self.W_K = nn.Parameter(torch.empty(*lead, d, d))
         self.W_V = nn.Parameter(torch.empty(*lead, d, d))
         # NOTE[DIFF] several heads, mixed by W_O as usual; one head is the paper's, without W_O.
-        self.W_O = nn.Parameter(torch.empty(*lead, d, d)) if arch.n_heads > 1 else None
+        mixes = arch.n_heads > 1 or arch.biases
+        self.W_O = nn.Parameter(torch.empty(*lead, d, d)) if mixes else None
         self.W_1 = nn.Parameter(torch.empty(*lead, d, m))
         self.W_2 = nn.Parameter(torch.empty(*lead, m, d))
         # NOTE[DIFF] biases of the feed-forward part; the paper has none.
         self.b_1 = nn.Parameter(torch.empty(*lead, m))
         self.b_2 = nn.Parameter(torch.empty(*lead, d))
+        # NOTE[DIFF] pretrained encoders have biases in attention too.
+        for name in ("b_Q", "b_K", "b_V", "b_O"):
+            bias = nn.Parameter(torch.zeros(*lead, d)) if arch.biases else None
+            self.register_parameter(name, bias)
         # NOTE[DIFF] layer normalisation, off by default; the paper has none.
-        self.norm_1 = Norm(d, lead) if arch.norm else None
-        self.norm_2 = Norm(d, lead) if arch.norm else None
+        self.norm_1 = Norm(arch, lead) if arch.norm else None
+        self.norm_2 = Norm(arch, lead) if arch.norm else None
 
     @property
     def last_of_attention(self) -> Tensor:
@@ -103,8 +114,16 @@ class Layer(nn.Module):
         return self.W_V if self.W_O is None else self.W_O
 
     def drop(self, x: Tensor) -> Tensor:
-        """Dropout while training."""
-        return dropout(x, self.arch.dropout, self.training, self.generator)
+        """Dropout while training; a layer that is not trained has none."""
+        training = self.training and self.W_1.requires_grad
+        return dropout(x, self.arch.dropout, training, self.generator)
+
+    def affine(self, x: Tensor, which: str) -> Tensor:
+        """x W + b of a matrix of attention, "Q", "K", "V" or "O"; b where there is one."""
+        weight, bias = getattr(self, f"W_{which}"), getattr(self, f"b_{which}")
+        if bias is None:
+            return self.products.project(x, weight)
+        return self.products.affine(x, weight, bias)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(*K, n, T, d) -> (*K, n, h, T, d / h), in the width of the products."""
@@ -113,7 +132,7 @@ class Layer(nn.Module):
     def merge_heads(self, x: Tensor) -> Tensor:
         """(*K, n, h, T, d / h) -> (*K, n, T, d), mixed by W_O where there is one."""
         x = x[..., : self.arch.d_model // self.arch.n_heads].transpose(-2, -3).flatten(-2)
-        return x if self.W_O is None else self.products.project(x, self.W_O)
+        return x if self.W_O is None else self.affine(x, "O")
 
     def normed(self, x: Tensor, which: str) -> Tensor:
         """The input of a part: normalised before it for norm="pre", as it is otherwise."""
@@ -125,22 +144,23 @@ class Layer(nn.Module):
 
     def attention_weights(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """softmax(X W_Q (X W_K)^T / sqrt(d_k)) over the real tokens, (*K, n, h, T, T)."""
-        query = self.split_heads(self.products.project(x, self.W_Q))
-        key = self.split_heads(self.products.project(x, self.W_K))
+        query = self.split_heads(self.affine(x, "Q"))
+        key = self.split_heads(self.affine(x, "K"))
         # The query is divided, not the scores: T d numbers, not T^2.
         d_k = self.arch.d_model // self.arch.n_heads
         scores = (query / math.sqrt(d_k)) @ key.transpose(-1, -2)
         if mask is not None:
             scores = scores.masked_fill(~mask[..., None, None, :], -torch.inf)
+        if self.arch.causal:
+            later = scores.new_ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(later, -torch.inf)
         return scores.softmax(-1)
 
     def attend(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Attn(X) (*K, n, T, d) before dropout, and the softmax weights (*K, n, h, T, T)."""
         x = self.normed(x, "norm_1")
         weights = self.attention_weights(x, mask)
-        return self.merge_heads(
-            weights @ self.split_heads(self.products.project(x, self.W_V))
-        ), weights
+        return self.merge_heads(weights @ self.split_heads(self.affine(x, "V"))), weights
 
     def residual(self, attention: Tensor, x: Tensor, beta: Tensor) -> Tensor:
         """Z = Attn(X) + beta X."""
@@ -156,7 +176,7 @@ class Layer(nn.Module):
         """phi(Z W_1 + b_1) (*K, n, T, m), the input of W_2."""
         z = self.normed(z, "norm_2")
         u = self.products.affine(z, self.W_1, self.b_1)
-        return self.drop(ACTIVATIONS[self.arch.activation](u))
+        return self.drop(_ALL_ACTIVATIONS[self.arch.activation](u))
 
     def add_feedforward(self, hidden: Tensor, z: Tensor, beta: Tensor) -> Tensor:
         """A = phi(Z W_1) W_2 + beta Z."""
@@ -188,6 +208,8 @@ class ResidualTransformer(nn.Module):
         super().__init__()
         self.arch, self.products = arch, PLAIN
         self.generator: torch.Generator | None = None
+        # Row of each id while W_in has some of its rows only; None: the id itself.
+        self.number_of_id: Tensor | None = None
         lead = () if arch.n_candidates is None else (arch.n_candidates,)
         d, T = arch.d_model, arch.n_tokens
         rows = T if arch.embedding == "feature" else arch.n_features
@@ -199,6 +221,8 @@ class ResidualTransformer(nn.Module):
             self.register_buffer("positions", sinusoidal(T, d).to(self.W_in.dtype))
         else:
             self.positions = None
+        # NOTE[DIFF] pretrained encoders normalise once more, at one of their ends.
+        self.outer_norm = Norm(arch, lead) if arch.outer_norm else None
         layers = nn.ModuleList(Layer(arch, lead) for _ in range(arch.n_layers))
         self.layers = cast(Sequence[Layer], layers)  # torch's own type forgets what it holds
         self.W_U = nn.Parameter(torch.empty(*lead, d, arch.n_outputs))
@@ -210,6 +234,22 @@ class ResidualTransformer(nn.Module):
             self.beta = nn.Parameter(beta)
         else:
             self.register_buffer("beta", beta)
+        self._freeze()
+
+    def _freeze(self) -> None:
+        """Take from training what stands before the last ``n_trained`` layers; 0: the read-out."""
+        n_trained = self.arch.n_trained
+        if n_trained is None:
+            return
+        frozen: list[nn.Parameter] = [self.W_in]
+        if isinstance(self.positions, nn.Parameter):
+            frozen.append(self.positions)
+        if self.outer_norm is not None and (self.arch.outer_norm == "first" or n_trained == 0):
+            frozen.extend(self.outer_norm.parameters())
+        for layer in self.layers[: len(self.layers) - n_trained]:
+            frozen.extend(layer.parameters())
+        for weight in frozen:
+            weight.requires_grad_(False)
 
     def draw_from(self, generator: torch.Generator | None) -> None:
         """Draw dropout's masks from this generator, on the model's device; None: torch's own."""
@@ -268,15 +308,18 @@ class ResidualTransformer(nn.Module):
         elif ids:
             # NOTE[DIFF] dropout on the vectors of tokens: the residual alone reads them otherwise.
             vectors = self.look_up(x)
-            X = dropout(vectors, self.arch.dropout, self.training, self.generator)
+            training = self.training and self.W_in.requires_grad
+            X = dropout(vectors, self.arch.dropout, training, self.generator)
         else:
             X = self.products.project(x, self.W_in)
-        if self.positions is None:
-            return X
-        return X + per_candidate(self.positions[..., : X.shape[-2], :], X, trailing=2)
+        if self.positions is not None:
+            X = X + per_candidate(self.positions[..., : X.shape[-2], :], X, trailing=2)
+        return self.outer_norm(X) if self.outer_norm and self.arch.outer_norm == "first" else X
 
     def look_up(self, ids: Tensor) -> Tensor:
         """Rows of W_in (*K, V, d) by their numbers (*K, n, T) -> (*K, n, T, d)."""
+        if self.number_of_id is not None:
+            ids = self.number_of_id[ids.long()]
         n_ids = self.arch.n_features
         if self.arch.n_candidates is not None:  # one table, that of candidate k from row k V on
             first = n_ids * torch.arange(self.arch.n_candidates, device=ids.device)
@@ -289,6 +332,8 @@ class ResidualTransformer(nn.Module):
 
     def read(self, a: Tensor, mask: Tensor | None) -> Tensor:
         """Read the last real token, or the mean of the real tokens: (*K, n, T, d) -> (*K, n, d)."""
+        if self.outer_norm is not None and self.arch.outer_norm == "last":
+            a = self.outer_norm(a)
         if self.arch.readout == "mean":
             return average_tokens(a, mask, self.products)
         return read_token(a, last_token(mask, a.shape[-2]))
@@ -298,11 +343,15 @@ class ResidualTransformer(nn.Module):
         # NOTE[DIFF] an output bias; the paper has none.
         return self.products.affine(a, self.W_U, self.b_U)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """What the read-out sees of every sequence, (*K, n, d)."""
         X = self.embed(x)
         for index, layer in enumerate(self.layers):
             X = layer(X, mask, self.layer_beta(index))
-        return self.unembed(self.read(X, mask))
+        return self.read(X, mask)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.unembed(self.features(x, mask))
 
     def traces(
         self, x: Tensor, mask: Tensor | None = None

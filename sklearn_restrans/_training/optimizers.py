@@ -117,6 +117,8 @@ def _betas(module):
 def _matrices_and_others(module):
     matrices, others = [], []
     for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            continue
         (matrices if name.rpartition(".")[2].startswith("W_") else others).append(parameter)
     return matrices, others
 

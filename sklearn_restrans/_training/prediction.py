@@ -22,15 +22,29 @@ def run(module, x, mask=None, autocast=False):
         return forward(module, x, mask).float()
 
 
-@torch.inference_mode()
 def outputs(module, source, autocast=False):
     """Outputs (n, c) of every sample of a source, as float64."""
+    return _of_all(module, source, run, module.arch.n_outputs, autocast)
+
+
+def features(module, source, autocast=False):
+    """What the read-out sees of every sample of a source, (n, d) as float64."""
+    return _of_all(module, source, _read, module.arch.d_model, autocast)
+
+
+def _read(module, x, mask, autocast):
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=autocast):
+        return module.features(x, mask).float() if autocast else module.features(x, mask)
+
+
+@torch.inference_mode()
+def _of_all(module, source, function, width, autocast):
     module.eval()
     even, arch = module.evenly(), module.arch
-    out = np.empty((len(source), arch.n_outputs))
+    out = np.empty((len(source), width))
     for length, alike in by_length(source, np.arange(len(source))):
         for rows, n_real in chunks(source, predict_chunk(arch.at_length(length)), alike):
-            batch = run(even, *source.take(rows), autocast)
+            batch = function(even, *source.take(rows), autocast)
             out[rows[:n_real]] = batch[:n_real].cpu().double().numpy()  # MPS has no float64
     return out
 

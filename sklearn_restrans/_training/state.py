@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import asdict
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .._model.architecture import Architecture
+from .._model.transformer import ResidualTransformer
 from .skorch_names import History
 
 
+def module_state(module):
+    """A model as plain values: its architecture, number type and weights."""
+    return {
+        "arch": asdict(module.arch),
+        "dtype": str(module.W_in.dtype).removeprefix("torch."),
+        "weights": _to_numpy(module.state_dict()),
+    }
+
+
+def unfilled_module(state):
+    """A model of the architecture and number type in what :func:`module_state` returned."""
+    module = ResidualTransformer(Architecture(**state["arch"]))
+    return module.to(getattr(torch, state["dtype"]))
+
+
+def restore_module(state):
+    """The model that :func:`module_state` was asked about, on the CPU."""
+    module = unfilled_module(state)
+    module.load_state_dict(_to_torch(state["weights"]))
+    return module.eval()
+
+
 def net_state(net, with_optimizer):
-    """Weights, and optimiser state if asked, as numpy arrays: no tensor, no device, no skorch.
+    """Model, history, and optimiser state if asked: no tensor, no device, no skorch.
 
     Copies: what the net learns later does not change them.
     """
-    state = {
-        "weights": _to_numpy(net.module_.state_dict()),
-        "history": [dict(row) for row in net.history.to_list()],
-    }
+    state = module_state(net.module_)
+    state["history"] = [dict(row) for row in net.history.to_list()]
     if with_optimizer:
         state["optimizer"] = _to_numpy(net.optimizer_.state_dict())
     return state

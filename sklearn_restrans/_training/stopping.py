@@ -26,7 +26,8 @@ class StopRule(Callback):
         self.keep_best, self.advice = keep_best, advice
 
     def on_train_begin(self, net, **_):
-        self.weights_ = [weight.detach() for weight in net.module_.parameters()]
+        trained = (weight for weight in net.module_.parameters() if weight.requires_grad)
+        self.weights_ = [weight.detach() for weight in trained]
         self.start_weights_, self.best_weights_ = self._copy(), None
         self.best_, self.best_epoch_ = np.inf, 0
         self.reference_, self.since_ = np.inf, 0

@@ -15,7 +15,7 @@ Every loader of a file searches these places in this order and takes the first f
 Nothing is read or downloaded that is larger, packed or unpacked, than the argument ``max_bytes``.
 """
 
-from .generators import make_planted_sequences
+from .generators import make_planted_sequences, make_random_checkpoint
 from .loaders import fetch_jena_climate, fetch_sst2, load_etth1, load_nyc_weather
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "load_etth1",
     "load_nyc_weather",
     "make_planted_sequences",
+    "make_random_checkpoint",
 ]

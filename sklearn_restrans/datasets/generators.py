@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from numbers import Real
+from pathlib import Path
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -105,3 +107,73 @@ def make_planted_sequences(
     attention /= attention.sum(axis=1, keepdims=True)
     y = (attention * (X[:, :, 2:] @ coef)).sum(axis=1) + noise * rng.standard_normal(n_samples)
     return (X, y, coef) if return_coef else (X, y)
+
+
+def make_random_checkpoint(folder, like, *, scale=0.02, random_state=None):
+    """A pretrained encoder's folder once more, with random weights of the same shapes.
+
+    The control for experiments on pretrained encoders: what comes of their shape and what of their
+    training. As BERT starts [1]_, matrices and vectors of tokens are drawn from N(0, scale^2),
+    biases are 0 and the gains of norms 1. Configuration and tokenizer are copied.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        Where to write; it is made if it is missing.
+    like : str or path-like
+        Folder of a checkpoint, with its weights in model.safetensors.
+    scale : float, default=0.02
+        Standard deviation of the weights.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the weights.
+
+    Returns
+    -------
+    folder : Path
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``like`` has no model.safetensors.
+    ImportError
+        If the safetensors library is missing.
+
+    References
+    ----------
+    .. [1] J. Devlin et al., "BERT", NAACL 2019, arXiv:1810.04805.
+
+    Examples
+    --------
+    >>> from sklearn_restrans.datasets import make_random_checkpoint
+    >>> make_random_checkpoint("new/folder", like="folder/of/a/checkpoint")
+    Traceback (most recent call last):
+    FileNotFoundError: like='folder/of/a/checkpoint' has no model.safetensors.
+    """
+    folder, like, name = Path(folder), Path(like), "model.safetensors"
+    if not (like / name).is_file():
+        raise FileNotFoundError(f"like={str(like)!r} has no {name}.")
+    if folder.exists() and folder.samefile(like):
+        raise ValueError(f"folder={str(folder)!r} is the checkpoint itself; name another.")
+    try:
+        from safetensors import safe_open
+        from safetensors.numpy import save_file
+    except ImportError:
+        raise ImportError(
+            "writing a checkpoint needs the safetensors library: pip install "
+            "sklearn_restrans[text]."
+        ) from None
+    rng, weights = check_random_state(random_state), {}
+    with safe_open(like / name, framework="np") as opened:
+        for key in sorted(opened.keys()):
+            shape = tuple(opened.get_slice(key).get_shape())
+            if len(shape) > 1:
+                value = scale * rng.standard_normal(shape)
+            else:  # of one axis are biases, and gains of norms
+                value = np.full(shape, float(key.endswith(("weight", "gamma"))))
+            weights[key] = value.astype(np.float32)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in [*like.glob("*.json"), *like.glob("*.txt")]:
+        if path.is_file() and not path.name.endswith(".index.json"):
+            shutil.copyfile(path, folder / path.name)
+    save_file(weights, folder / name)
+    return folder

@@ -194,7 +194,7 @@ class Conditioning:
     def record(
         self,
         epoch: int,
-        chunks: Iterable[Sequence[LayerTrace]],
+        chunks: Iterable[Sequence[LayerTrace]] | None,
         n_spectra: float = np.inf,
         dtype: npt.DTypeLike | None = None,
     ) -> Conditioning:
@@ -206,7 +206,8 @@ class Conditioning:
             Number of finished epochs; 0 means before training.
         chunks : iterable of sequences of LayerTrace
             The probe set in chunks of sequences, each a list with one LayerTrace per layer. It is
-            read once, so that a generator keeps memory at one chunk.
+            read once, so that a generator keeps memory at one chunk. None appends the last record
+            once more: nothing changed since.
         n_spectra : float, default=inf
             Number of sequences that `sequence_sigma_min` is taken from; all other quantities come
             from all sequences. Fit uses 16, as their decompositions take half of a record's time.
@@ -228,7 +229,10 @@ class Conditioning:
             If a chunk is not a list of LayerTrace.
         """
         # Measured before anything is stored: a refused record leaves the object as it was.
-        probe, values = measure(chunks, n_spectra, dtype)
+        same = chunks is None
+        probe, values = (
+            (self._probe, self._records[-1]) if same else measure(chunks, n_spectra, dtype)
+        )
         if self._records and probe != self._probe:
             raise ValueError(
                 f"the probe set changed: first {self._probe}, now {probe}; singular values grow "

@@ -99,6 +99,22 @@ TINY = {
         "pilot_steps": 2,
         "pilot_starts": 1,
     },
+    "bench_pretrained": {
+        "n_head": 16,
+        "n_all": 16,
+        "n_seeds": 2,
+        "n_sentences": 10,
+        "depths": (2,),
+        "n_timed": 16,
+        "rounds": 1,
+    },
+    "bench_pretrained_depth": {
+        "n_phrases": 8,
+        "n_epochs": 1,
+        "n_seeds": 2,
+        "depths": (1, 2),
+        "betas": (0.0, 1.0),
+    },
 }
 
 
@@ -113,7 +129,9 @@ def common():
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_the_quick_path_writes_every_table_and_target(name, tmp_path, monkeypatch, capsys):
+def test_the_quick_path_writes_every_table_and_target(
+    name, tmp_path, monkeypatch, capsys, checkpoints
+):
     monkeypatch.setenv("SKLEARN_RESTRANS_DATA", str(tmp_path))
     hours = datafiles.ten_minutes(600 * 6)[::6]
     datafiles.write(tmp_path, datafiles.jena_text(hours), "jena_2009_2016_hourly.csv")
@@ -123,6 +141,8 @@ def test_the_quick_path_writes_every_table_and_target(name, tmp_path, monkeypatc
         text = "\n".join(["sentence\tlabel", *reviews])
         (tmp_path / "sst2" / f"{part}.tsv").write_text(text)
     bench = importlib.import_module(name)
+    if hasattr(bench, "minilm_folder"):
+        monkeypatch.setattr(bench, "minilm_folder", lambda: checkpoints("bert"))
     threads = torch.get_num_threads()
     sizes = {"quick": bench.Size(**TINY[name])}
     sentence = bench.main(["--quick", "--output", str(tmp_path / "out")], sizes)

@@ -1,10 +1,10 @@
-"""Planted sequences: the rule of their target, what it needs, and what is refused."""
+"""Planted sequences, and checkpoints with random weights: what they hold, and what is refused."""
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from sklearn_restrans.datasets import make_planted_sequences
+from sklearn_restrans.datasets import make_planted_sequences, make_random_checkpoint
 
 
 def test_planted_target_follows_its_rule(seed):
@@ -77,3 +77,49 @@ def test_planted_sequences_of_the_sharpest_attention_are_finite(sharpness):
     best = (X[:, -1:, 0] * X[:, :, 1]).argmax(axis=1)
     # 1e-12: a few roundings of sums of order one
     np.testing.assert_allclose(y, X[np.arange(50), best, 2:] @ coef, rtol=0, atol=1e-12)
+
+
+# ---- random checkpoints ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_a_random_checkpoint_has_the_shapes_and_files_of_the_other(checkpoints, tmp_path, family):
+    numpy_files = pytest.importorskip("safetensors.numpy")
+    like = checkpoints(family)
+    folder = make_random_checkpoint(tmp_path / "new", like, scale=0.5, random_state=0)
+    old, new = (numpy_files.load_file(path / "model.safetensors") for path in (like, folder))
+    assert {key: value.shape for key, value in new.items()} == {
+        key: value.shape for key, value in old.items()
+    }
+    drawn = np.concatenate([value.ravel() for value in new.values() if value.ndim > 1])
+    # the mean and the standard deviation of n normal numbers, four standard errors of each
+    assert abs(drawn.mean()) < 4 * 0.5 / np.sqrt(drawn.size)
+    assert abs(drawn.std() - 0.5) < 4 * 0.5 / np.sqrt(2 * drawn.size)
+    flat = {key: value for key, value in new.items() if value.ndim == 1}
+    gains = {key for key in flat if key.endswith("weight")}
+    assert gains and all((flat[key] == (key in gains)).all() for key in flat)
+    for name in ("config.json", "tokenizer.json"):
+        assert (folder / name).read_bytes() == (like / name).read_bytes()
+
+
+def test_a_random_checkpoint_follows_its_seed(checkpoints, tmp_path):
+    files = pytest.importorskip("safetensors.numpy")
+    seeds = {"a": 0, "b": 0, "c": 1}
+    made = {
+        name: files.load_file(
+            make_random_checkpoint(tmp_path / name, checkpoints("bert"), random_state=seed)
+            / "model.safetensors"
+        )
+        for name, seed in seeds.items()
+    }
+    assert all((made["a"][key] == made["b"][key]).all() for key in made["a"])
+    assert any((made["a"][key] != made["c"][key]).any() for key in made["a"])
+
+
+def test_a_random_checkpoint_never_replaces_the_other(checkpoints, tmp_path):
+    like = checkpoints("bert")
+    with pytest.raises(ValueError, match="is the checkpoint itself; name another"):
+        make_random_checkpoint(like, like)
+    with pytest.raises(FileNotFoundError, match=r"like='.*' has no model.safetensors"):
+        make_random_checkpoint(tmp_path / "new", tmp_path)
+    assert not (tmp_path / "new").exists()

@@ -97,7 +97,7 @@ def test_a_problem_is_the_standardised_training_rows(weighted, seed):
         else:
             assert own is None
     assert problem.scale == 2 / 45
-    assert problem.vectors is None and problem.arch.embedding == "feature"
+    assert problem.given_weights(problem.arch) == {} and problem.arch.embedding == "feature"
 
 
 def test_given_validation_rows_are_scaled_as_the_training_rows():

@@ -18,7 +18,9 @@ from sklearn_restrans.exceptions import DivergenceError
 def make_probe(data, module=None, *, n_tokens=4, seed=0, **settings):
     module = make_module() if module is None else module
     problem = SimpleNamespace(train=data, arch=SimpleNamespace(n_tokens=n_tokens))
-    return Probe(make_net(module), problem, make_settings(**settings), seed, "Lower the step.")
+    return Probe(
+        make_net(module), problem, problem.train, make_settings(**settings), seed, "Lower the step."
+    )
 
 
 # ---- which sequences -----------------------------------------------------------------------------

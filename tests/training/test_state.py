@@ -44,7 +44,7 @@ def test_a_restored_net_goes_on_to_the_bit(learning_rate, solver, seed):
 def test_without_the_optimiser_only_weights_are_kept(seed):
     net = fitted(make_data(64, seed), 3)
     state = net_state(net, with_optimizer=False)
-    assert state.keys() == {"weights", "history"}
+    assert state.keys() == {"arch", "dtype", "weights", "history"}
     assert state["weights"].keys() == net.module_.state_dict().keys()
 
 

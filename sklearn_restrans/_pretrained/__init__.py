@@ -1,0 +1,1 @@
+"""Folders of pretrained encoders: their sizes, their tokenizer, their weights."""
