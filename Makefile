@@ -2,7 +2,7 @@
 #
 #   PYTHON       makes .venv; default: the first of python3.11, python3.12, ... that is >= 3.11
 #   PIP_ARGS     handed to pip install, e.g. an --extra-index-url that offers a CPU build of torch
-#   PYTEST_ARGS  handed to pytest by `make test` and `make test-long`
+#   PYTEST_ARGS  handed to pytest by `make test` and `make test-long`; default: -n 2, two tests at once
 #   DEMO_ARGS    handed to the example by `make demo`, e.g. --quick
 #   BENCH_ARGS   handed to every benchmark by `make bench`; default: --quick
 
@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS := dev,bench
 BENCH_ARGS ?= --quick
+PYTEST_ARGS ?= -n 2
 
 # A name on the PATH need not run (pyenv shims), so each one is tried.
 IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'

@@ -73,6 +73,7 @@ class TransformerBase(CallbackSupportMixin, RunParameters, TrainingParameters, B
     # How y is coded, and how the weights start.
     _target_kind: ClassVar[type[RegressionTargets] | type[ClassTargets]]
     _start: str
+    _batch_bounds: ClassVar[tuple[int, int]] = (8, 64)  # of batch_size="auto"
     _attributes: ClassVar[dict[str, tuple[str, str | None]]] = ATTRIBUTES
 
     # -- what the model is made from ---------------------------------------------------------------
@@ -93,7 +94,7 @@ class TransformerBase(CallbackSupportMixin, RunParameters, TrainingParameters, B
     def _architecture(self, preprocessing):
         """The shapes and formulas of the model."""
 
-    def _given_weights(self, arch):
+    def _given_weights(self, inputs, arch):
         """Weights that the model starts with and that are not drawn: name -> array."""
         return {}
 
@@ -277,7 +278,7 @@ class ResidualTransformerBase(TransformerBase, ModelParameters):
     def _epoch_rule(self):
         return EPOCHS_OF_TEXTS if takes_ids(self.embedding) else None
 
-    def _given_weights(self, arch):
+    def _given_weights(self, inputs, arch):
         vectors = pretrained_vectors(self.embedding, self.d_model)
         return {} if vectors is None else {"W_in": vectors}
 

@@ -17,7 +17,7 @@ from .._training.device import available_device, own_threads, resolve_device, re
 from .._training.prediction import features
 from .._training.state import module_state, restore_module
 from .declaration import again, declared
-from .encoder_parameters import EncoderParameters
+from .encoder_parameters import EncoderParameters, FineTuningParameters
 from .parameters import RunParameters, beta_matrix
 from .pretrained import checkpoint_of
 
@@ -55,7 +55,7 @@ class TextEmbedder(
     """
 
     device: str = again(RunParameters, "device")
-    dtype: str = again(RunParameters, "dtype")
+    dtype: str = again(FineTuningParameters, "dtype")
     n_threads: int | None = again(RunParameters, "n_threads")
 
     _attributes = {  # noqa: RUF012 - read by `declared`
@@ -123,6 +123,12 @@ class TextEmbedder(
         with own_threads(self.n_threads, limit_blas=False):
             source = make_source(ids, None, like.dtype, like.device)
             found = features(self.encoder_, source, self._autocast)
+        if not np.isfinite(found).all():
+            row = np.flatnonzero(~np.isfinite(found).all(axis=1))[0]
+            raise ValueError(
+                f"the vector of text {row} of X is not finite: lower residual_beta, which takes "
+                "the tokens out of the range of their number type."
+            )
         return found if like.dtype == torch.float64 else found.astype(np.float32)
 
     def __sklearn_is_fitted__(self):
@@ -132,7 +138,7 @@ class TextEmbedder(
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False
-        tags.requires_fit = True
+        tags.transformer_tags.preserves_dtype = []
         return tags
 
     def __getstate__(self):

@@ -26,7 +26,8 @@ class EncoderParameters:
         [str, os.PathLike, None],
         "Folder of a BERT, RoBERTa, DistilBERT or GPT-2 checkpoint: config.json, model.safetensors "
         "(or its parts and their index) and tokenizer.json (or vocab.txt). A name that is no "
-        'folder, such as "user/name", is downloaded from the hub once. It must be given.',
+        'folder, such as "user/name", is downloaded from the hub once. It has no default: ``fit`` '
+        "refuses None.",
         kw_only=False,
     )
     residual_beta: object = again(BetaParameter, "residual_beta")
@@ -52,8 +53,8 @@ class EncoderParameters:
 
 
 @declared
-class FineTuningParameters:
-    """What is trained, and how; the rest is declared for all estimators."""
+class TunedParameters:
+    """What of the encoder is trained."""
 
     fine_tune: object = parameter(
         "all",
@@ -69,6 +70,12 @@ class FineTuningParameters:
         "Dropout on Attn(X), phi(Z W_1) and the vectors of tokens while training, in [0, 1), in "
         "what is trained.",
     )
+
+
+@declared
+class FineTuningParameters:
+    """How it is trained, where that differs from other estimators."""
+
     solver: str = parameter(
         "adamw",
         '{"adamw", "adam", "sgd"}',
@@ -89,23 +96,37 @@ class FineTuningParameters:
         'Schedule of the step size: "one_cycle" rises over 30 % of the steps and then falls to '
         "nearly 0 along a cosine.",
     )
-    batch_size: int = parameter(
-        32,
-        "int",
-        [_AT_LEAST_1],
-        "Texts per step. On the CPU their gradients are accumulated over passes whose activations "
-        "stay in the cache, whatever the batch.",
+    batch_size: int | str = parameter(
+        "auto",
+        'int or "auto"',
+        [_AT_LEAST_1, StrOptions({"auto"})],
+        'Texts per step; "auto" is min(32, max(4, n // 8)) for n training texts. Gradients of a '
+        "large batch are accumulated over passes that stay in the cache of a CPU, or in the memory "
+        "of a GPU.",
     )
     max_iter: int | str = parameter(
         "auto",
         'int or "auto"',
         [_AT_LEAST_1, StrOptions({"auto"})],
-        'Number of epochs. "auto" is 3, or as many as make 150 steps, but at most 20: few texts '
+        'Number of epochs. "auto" is 3, or as many as make 150 steps, but at most 40: few texts '
         "would else get too few steps.",
     )
     weight_decay: float = parameter(
         0.01,
         "float",
         [Interval(Real, 0, None, closed="left")],
-        'Decay of the weight matrices (decoupled for "adamw").',
+        'Decay of the weight matrices (decoupled for "adamw"); vectors of tokens do not decay.',
+    )
+    early_stopping: bool = parameter(
+        False,
+        "bool",
+        ["boolean"],
+        "Set aside ``validation_fraction`` of the texts, and keep the epoch with the lowest loss "
+        "on them. With a constant step size training stops when that loss no longer falls.",
+    )
+    dtype: str = parameter(
+        "auto",
+        '{"auto", "float32", "float64", "bfloat16"}',
+        [StrOptions({"auto", "float32", "float64", "bfloat16"})],
+        '"auto" is float32; "bfloat16" keeps float32 weights and multiplies in bfloat16.',
     )

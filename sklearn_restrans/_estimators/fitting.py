@@ -66,7 +66,7 @@ class Run:
         """
         self.problem, self.settings, self.seed = problem, settings, seed
         generator = torch.Generator().manual_seed(seed)
-        module = new_module(problem, settings.init, beta, generator)
+        module = new_module(problem, settings.init, beta, generator, fill=previous is None)
         shown = [PrintLog()] if settings.verbose else []
         net = make_net(module, settings, [*callbacks, *shown])
         if previous is not None:
@@ -76,9 +76,9 @@ class Run:
         self.probe = Probe(net, problem, self.train, settings, seed, self.rule.advice)
         self.probe.record(len(net.history))
         self._user_callbacks = net.callbacks_
-        hooks = [("stop_rule", self.rule)]
+        first, hooks = [], [("stop_rule", self.rule)]
         if settings.verbose > 1 and settings.solver != "gd":
-            hooks.insert(0, ("progress", ProgressBar()))
+            first.append(("progress", ProgressBar()))  # gone before a line is printed
         if settings.conditioning_interval is not None:
             hook = EpochHook(self.probe.record, settings.conditioning_interval)
             hooks.insert(0, ("conditioning", hook))
@@ -87,7 +87,7 @@ class Run:
         self.watched = bool(callbacks) or not {"conditioning", "epoch_tasks"}.isdisjoint(
             dict(hooks)
         )
-        net.callbacks_ = [*net.callbacks_, *hooks]
+        net.callbacks_ = [*first, *net.callbacks_, *hooks]
         net.generator_ = generator
         # On the device of the activations, whose masks it draws.
         net.module_.draw_from(torch.Generator(problem.device).manual_seed(seed))
@@ -103,7 +103,8 @@ class Run:
         restore_net(net, net_state(self.net, with_optimizer=False))
         best_epoch = len(net.history)
         if self.rule.keep_best and self.rule.best_weights_ is not None:
-            for weight, best in zip(module.parameters(), self.rule.best_weights_, strict=True):
+            trained = [weight for weight in module.parameters() if weight.requires_grad]
+            for weight, best in zip(trained, self.rule.best_weights_, strict=True):
                 weight.data.copy_(best)
             best_epoch = self.rule.start_ + self.rule.best_epoch_
         conditioning = copy.deepcopy(self.probe.conditioning)
@@ -119,6 +120,8 @@ class Run:
         arch, parts = self.problem.arch, (self.train, self.valid)
         if self.watched or arch.embedding != "token" or arch.n_trained is not None:
             return nullcontext()
+        if self.net.optimizer_.state:
+            return nullcontext()  # of an earlier fit, whose rows still move
         met = [part.source.x[part.rows].unique() for part in parts if part is not None]
         met = torch.cat([*met, met[0].new_zeros(1)]).unique().long()  # and padding
         return met_ids_only(self.net, met) if 2 * len(met) < arch.n_features else nullcontext()
@@ -168,8 +171,8 @@ def read_ahead(net, problem):
     return [part if part is None else part.read_from(read[part.source]) for part in parts]
 
 
-def new_module(problem, init, beta, generator):
-    """The model that a training starts from."""
+def new_module(problem, init, beta, generator, fill=True):
+    """The model that a training starts from; without ``fill`` one whose weights are yet to come."""
     arch, beta = problem.arch, torch.as_tensor(np.asarray(beta, dtype=float))
     module = ResidualTransformer(arch, beta)
     if init != "given":
@@ -178,6 +181,6 @@ def new_module(problem, init, beta, generator):
     module.to(problem.dtype).beta.data.copy_(beta)
     if arch.positions == "sinusoidal":
         module.positions.copy_(sinusoidal(arch.n_tokens, arch.d_model))
-    for name, value in problem.given_weights(arch).items():
+    for name, value in problem.given_weights(arch).items() if fill else ():
         module.get_parameter(name).data.copy_(torch.as_tensor(value))
     return module

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +26,8 @@ from .._model.architecture import Architecture
 from .._training.device import resolve_device, resolve_dtype
 from .._training.settings import TrainingSettings
 
-# batch_size="auto": this many steps per epoch, as far as these bounds on the batch allow it.
-_STEPS_PER_EPOCH, _SMALLEST_BATCH, _LARGEST_BATCH = 8, 8, 64
+# batch_size="auto": this many steps per epoch, as far as the estimator's bounds allow it.
+_STEPS_PER_EPOCH = 8
 # max_iter="auto" where the number of samples does not count.
 _EPOCHS = 20
 
@@ -215,7 +216,8 @@ def lay_out(estimator, checked, dtype=None, device=None):
     elif len(checked.valid_rows):
         valid = training_set(source, checked.y, checked.weight, checked.valid_rows)
     train = training_set(source, checked.y, checked.weight, checked.rows)
-    return Problem(codings, arch, dtype, device, train, valid, estimator._given_weights)
+    given = partial(estimator._given_weights, codings.inputs)
+    return Problem(codings, arch, dtype, device, train, valid, given)
 
 
 def prepare(estimator, *data, dtype=None, device=None, **named):
@@ -286,13 +288,13 @@ def batch_size(estimator, arch, n_samples):
     if estimator.solver == "gd":
         return n_samples
     if size == "auto":
-        size = _LARGEST_BATCH
+        smallest, size = estimator._batch_bounds
         # With batches of 64 some twenty sequences make one step an epoch and stay undertrained.
         # Tables of a few hundred rows gain nothing from more steps, noisy ones lose accuracy
         # (benchmarks/bench_small.py, "rule"); and where one batch holds a small table, a weight
         # of two is two equal rows, as scikit-learn's checks have it.
         if arch.embedding != "feature":
-            size = min(size, max(_SMALLEST_BATCH, n_samples // _STEPS_PER_EPOCH))
+            size = min(size, max(smallest, n_samples // _STEPS_PER_EPOCH))
     return min(size, n_samples)
 
 

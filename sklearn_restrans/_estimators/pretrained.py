@@ -19,6 +19,7 @@ from .encoder_parameters import (
     STEP_OF_LAYERS,
     EncoderParameters,
     FineTuningParameters,
+    TunedParameters,
 )
 from .parameters import OF_CLASSIFIERS
 from .preparation import EpochRule, known_epochs
@@ -28,7 +29,7 @@ __all__ = ["PretrainedTextClassifier", "PretrainedTextRegressor"]
 
 # On sentences held out of SST-2's training part (benchmarks/README.md): 300 phrases, all layers,
 # .717 after 30 steps and .749 after 100; the head alone, of 300, .734 and .744.
-EPOCHS_OF_FINE_TUNING = EpochRule(steps=150, fewest=3, most=20)
+EPOCHS_OF_FINE_TUNING = EpochRule(steps=150, fewest=3, most=40)
 
 
 def checkpoint_of(estimator):
@@ -42,10 +43,11 @@ def checkpoint_of(estimator):
 
 
 @declared
-class PretrainedBase(FineTuningParameters, TransformerBase, EncoderParameters):
+class PretrainedBase(FineTuningParameters, TransformerBase, TunedParameters, EncoderParameters):
     """Body of the pretrained estimators: their model, and fit."""
 
     _start = "given"
+    _batch_bounds = (4, 32)
     # Texts have no columns.
     _attributes = {"n_features_in_": ("int", None), "feature_names_in_": ("ndarray", None)}  # noqa: RUF012
 
@@ -54,12 +56,15 @@ class PretrainedBase(FineTuningParameters, TransformerBase, EncoderParameters):
         return inputs, inputs.check(X, segments)
 
     def _inputs_asked(self, inputs):
-        return {}
+        longest = inputs.checkpoint.n_positions if self.max_length is None else self.max_length
+        return {"model": str(self.model), "max_length": longest}
 
     def _architecture(self, preprocessing):
-        fields = checkpoint_of(self).fields(self.n_layers, self.max_length)
+        fields = preprocessing.inputs.checkpoint.fields(self.n_layers, self.max_length)
         n_layers = fields["n_layers"]
         named = {"all": None, "head": 0}
+        if isinstance(self.fine_tune, bool):
+            raise ValueError(f"fine_tune must be 'all', 'head' or a number, got {self.fine_tune}.")
         n_trained = named[self.fine_tune] if self.fine_tune in named else int(self.fine_tune)
         if n_trained is not None and n_trained > n_layers:
             raise ValueError(
@@ -74,8 +79,8 @@ class PretrainedBase(FineTuningParameters, TransformerBase, EncoderParameters):
             **fields,
         )
 
-    def _given_weights(self, arch):
-        return read_weights(checkpoint_of(self), arch)
+    def _given_weights(self, inputs, arch):
+        return read_weights(inputs.checkpoint, arch)
 
     def _epoch_rule(self):
         return EPOCHS_OF_FINE_TUNING
@@ -148,7 +153,7 @@ class PretrainedBase(FineTuningParameters, TransformerBase, EncoderParameters):
 class PretrainedTextClassifier(Classifying, PretrainedBase):
     """Classification of texts with a pretrained encoder, cut to L layers: Z = Attn(X) + beta X.
 
-    The encoder is a local BERT- or GPT-2-style checkpoint. Every residual connection is multiplied
+    The encoder is a BERT- or GPT-2-style checkpoint. Every residual connection is multiplied
     by ``residual_beta``, without a change to the checkpoint: at 1 and with all layers its hidden
     states are those of the original. A linear read-out, which starts at zero, gives the classes.
     Pickles hold a copy of all weights and of the tokenizer, and need the folder no more.

@@ -15,6 +15,9 @@ from ..exceptions import DivergenceError
 # Numbers of X and of the softmax matrices of a chunk of traces: 4 MB each in float64.
 _TRACED_NUMBERS = 500_000
 
+# Squares of larger entries are no float64 numbers, and a matrix of them has no spectrum.
+_LARGEST_ENTRY = 1e150
+
 # Sequences of the probe whose own singular values are recorded (see Conditioning.record).
 _N_SPECTRA = 16
 
@@ -72,8 +75,10 @@ class Probe:
 
     def _finite_traces(self, epoch):
         for chunk in layer_traces(self.net.module_, self.data.source, self.rows):
-            if not all(np.isfinite(layer.output).all() for layer in chunk):
-                raise DivergenceError(f"Z is not finite after epoch {epoch}. {self.advice}")
+            largest = max(np.abs(layer.output).max() for layer in chunk)
+            if not largest < _LARGEST_ENTRY:
+                size = f"has entries of {largest:.1g}" if np.isfinite(largest) else "is not finite"
+                raise DivergenceError(f"Z {size} after epoch {epoch}. {self.advice}")
             yield chunk
 
 

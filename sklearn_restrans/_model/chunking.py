@@ -5,12 +5,13 @@ from __future__ import annotations
 from .architecture import Architecture
 from .shortcuts import choose
 
-# Numbers that the sequences of one pass may keep for its gradient: 12 MB in float32. Smaller passes
-# pay for their number, larger ones leave the cache (benchmarks/bench_fit.py, "micro-batches").
-_KEPT_PER_PASS = 3_000_000
+# Numbers that the sequences of one pass may keep for its gradient. On the CPU 12 MB in float32:
+# smaller passes pay for their number, larger ones leave the cache (benchmarks/bench_fit.py,
+# "micro-batches"). Elsewhere 4 GB, so that no batch is too large for the memory of a usual GPU.
+_KEPT_PER_PASS, _KEPT_ELSEWHERE = 3_000_000, 1_000_000_000
 
 
-def sequences_per_pass(arch: Architecture) -> int:
+def sequences_per_pass(arch: Architecture, on_cpu: bool = True) -> int:
     """How many sequences to send through :func:`forward` at once.
 
     A sequence keeps T (f + 2 h) numbers on the folded route and about T (6 d + 2 m + 2 h T) on
@@ -21,7 +22,7 @@ def sequences_per_pass(arch: Architecture) -> int:
         kept = T * (arch.n_features + 2 * h)
     else:
         kept = T * (6 * arch.d_model + 2 * arch.d_ff + 2 * h * T)
-    return max(fewest_sequences(arch), _KEPT_PER_PASS // kept)
+    return max(fewest_sequences(arch), (_KEPT_PER_PASS if on_cpu else _KEPT_ELSEWHERE) // kept)
 
 
 def fewest_sequences(arch: Architecture) -> int:

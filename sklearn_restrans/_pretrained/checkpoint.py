@@ -11,7 +11,6 @@ import os
 import re
 import warnings
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -33,16 +32,24 @@ class Checkpoint:
 
     Attributes
     ----------
-    folder : Path
+    named : str
+        The parameter ``model`` that it was read for.
+    path : str
+        Its folder.
     config : dict
         All of config.json.
     sizes : dict
         d_model, n_layers, n_heads, d_ff, n_positions, n_ids, activation, norm_eps.
     """
 
-    folder: Path
+    named: str
+    path: str
     config: dict
     sizes: dict
+
+    @property
+    def folder(self):
+        return Path(self.path)  # a Path itself cannot be unpickled on another system
 
     @property
     def layout(self):
@@ -51,7 +58,7 @@ class Checkpoint:
     @property
     def first_position(self):
         """Row of the position table that belongs to the first token."""
-        if not self.layout.first_position:
+        if not self.layout.after_padding:
             return 0
         padding = self.config.get("pad_token_id")
         return 2 if padding is None else padding + 1
@@ -123,7 +130,7 @@ def read_checkpoint(model):
                 f"{where} has {name}={config[name]!r}, whose formulas this package lacks; it takes "
                 f"{name}={value!r}."
             )
-    return Checkpoint(folder, config, _sizes(config, layout, where))
+    return Checkpoint(str(model), str(folder), config, _sizes(config, layout, where))
 
 
 def _sizes(config, layout, where):
@@ -179,12 +186,8 @@ def _folder_of(model):
     return _download(model)
 
 
-@lru_cache(maxsize=8)
 def _download(name):
-    """The folder of the cache in which the files of a model of the hub are; downloads them.
-
-    The hub is asked once a process, although a fit reads config, tokenizer and weights by turns.
-    """
+    """The folder of the cache in which the files of a model of the hub are; downloads them."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -199,16 +202,16 @@ def _download(name):
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise FileNotFoundError(
             f"model={name!r}: there is no such folder, and no such model could be fetched from the "
-            f"hub ({reason})."
+            f"hub ({reason}). Write ./{name} to look for a folder only."
         ) from error
 
 
 def _read_json(folder, name):
     path = folder / name
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} has no {name}; {_found(folder)}.")
+        raise FileNotFoundError(_missing(folder, name))
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read as JSON: {error}.") from None
     if not isinstance(value, dict):
@@ -216,7 +219,19 @@ def _read_json(folder, name):
     return value
 
 
+def _missing(folder, name):
+    """What to say where a folder has no file of that name."""
+    path = folder / name
+    if path.is_symlink():
+        return f"{path} is a link that leads nowhere; copy the file itself."
+    if path.is_dir():
+        return f"{path} is a folder, not a file."
+    return f"{folder} has no {name}; {_found(folder)}."
+
+
 def _found(folder):
+    if not folder.is_dir():
+        return "the folder itself is gone"
     names = sorted(path.name for path in folder.iterdir())
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     return f"it holds {shown}" if names else "it is empty"
@@ -365,4 +380,4 @@ def _weight_files(folder):
             "can run code when they are read, so they are not. Convert them with the library that "
             "wrote them, for transformers model.save_pretrained(folder, safe_serialization=True)."
         )
-    raise FileNotFoundError(f"{folder} has no {WEIGHTS}; {_found(folder)}.")
+    raise FileNotFoundError(_missing(folder, WEIGHTS))

@@ -46,6 +46,10 @@ class Layout:
         Our names of a layer's norms -> theirs.
     transposed : bool
         Whether matrices are stored (out, in).
+    after_padding : bool
+        Whether positions count from the id of padding on.
+    reads_merges : bool
+        Whether vocab.json and merges.txt alone make its tokenizer.
     """
 
     prefixes: tuple[str, ...]
@@ -61,7 +65,8 @@ class Layout:
     fixed: dict[str, object] = field(default_factory=dict)
     defaults: dict[str, object] = field(default_factory=dict)
     transposed: bool = True
-    first_position: bool = False  # whether positions count from the padding id on
+    after_padding: bool = False
+    reads_merges: bool = False
 
 
 _SIZES = {
@@ -97,7 +102,7 @@ _BERT = Layout(
     },
     norms={"norm_1": "attention.output.LayerNorm", "norm_2": "output.LayerNorm"},
 )
-_ROBERTA = Layout(**{**vars(_BERT), "prefixes": ("roberta.", ""), "first_position": True})
+_ROBERTA = Layout(**{**vars(_BERT), "prefixes": ("roberta.", ""), "after_padding": True})
 _DISTILBERT = Layout(
     prefixes=("distilbert.", ""),
     config=_SIZES
@@ -150,6 +155,7 @@ _GPT2 = Layout(
     weights={"QKV": "attn.c_attn", "O": "attn.c_proj", "1": "mlp.c_fc", "2": "mlp.c_proj"},
     norms={"norm_1": "ln_1", "norm_2": "ln_2"},
     transposed=False,
+    reads_merges=True,
 )
 
 # model_type of config.json -> layout.

@@ -11,7 +11,10 @@ from typing import ClassVar
 import numpy as np
 
 from ..text.words import checked_texts
-from .checkpoint import CONFIG, WEIGHTS
+from .checkpoint import CONFIG, WEIGHTS, Checkpoint
+
+# Tables are padded to round numbers of rows; a tokenizer of fewer tokens is that of another model.
+_SMALLEST_SHARE = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +27,8 @@ class TextInputs:
     ----------
     owner : str
         Class name of the estimator, for messages.
+    checkpoint : Checkpoint
+        What its folder says.
     tokenizer : str
         The tokenizer, as JSON of the `tokenizers` library.
     max_length : int
@@ -33,12 +38,18 @@ class TextInputs:
     """
 
     owner: str
+    checkpoint: Checkpoint
     tokenizer: str
     max_length: int
     empty: int | None
     kind: ClassVar[str] = "tokens"
     n_features: ClassVar[None] = None
     names: ClassVar[None] = None
+
+    @property
+    def model(self):
+        """The parameter ``model`` of the fit."""
+        return self.checkpoint.named
 
     def check(self, X, segments=None):
         """Token ids (n, T) of the texts X, 0 after the last token of each.
@@ -73,12 +84,14 @@ class TextInputs:
         return self
 
     def _warn_of_cut(self, encodings):
-        lengths = [_length(encoding) for encoding in encodings if encoding.overflowing]
-        if lengths:
+        rows = [row for row, encoding in enumerate(encodings) if encoding.overflowing]
+        if rows:
+            longest = max(_length(encodings[row]) for row in rows)
             warnings.warn(
-                f"{len(lengths)} of {len(encodings)} texts are longer than the {self.max_length} "
-                f"tokens that are read, the longest has {max(lengths)}; what follows is not seen. "
-                "Raise max_length if the checkpoint has more positions, or cut texts in parts.",
+                f"{len(rows)} of {len(encodings)} texts are longer than the {self.max_length} "
+                f"tokens that are read; the first is text {rows[0]}, the longest has {longest}. "
+                "What follows is not seen: raise max_length if the checkpoint has more positions, "
+                "or cut texts in parts.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -93,7 +106,7 @@ def _length(encoding):
 def _one_column(X):
     """A frame or array of one column as that column, which is how ColumnTransformer hands it on."""
     shape = getattr(X, "shape", ())
-    if len(shape) != 2 or shape[1] != 1:
+    if len(shape) != 2 or shape[1] != 1 or hasattr(X, "toarray"):
         return X
     return np.asarray(X, dtype=object)[:, 0]
 
@@ -134,6 +147,14 @@ def learn_texts(owner, checkpoint, max_length):
             f"and {WEIGHTS} have vectors for the ids below {n_ids} only; take the tokenizer that "
             "the weights were trained with."
         )
+    if len(tokenizer.get_vocab()) < _SMALLEST_SHARE * n_ids:
+        warnings.warn(
+            f"the tokenizer in {checkpoint.folder} knows {len(tokenizer.get_vocab())} tokens, but "
+            f"{WEIGHTS} has vectors for {n_ids}; if it is that of another model, the vectors mean "
+            "other tokens.",
+            UserWarning,
+            stacklevel=5,
+        )
     ends = (checkpoint.config.get(name) for name in ("eos_token_id", "bos_token_id"))
     empty = next((end for end in ends if isinstance(end, int) and 0 <= end < n_ids), None)
     length = checkpoint.n_positions if max_length is None else int(max_length)
@@ -143,7 +164,7 @@ def learn_texts(owner, checkpoint, max_length):
             f"max_length={max_length} leaves no room for a word beside the {special} special "
             "tokens of each text; raise it."
         )
-    return TextInputs(owner, tokenizer.to_str(), length, empty)
+    return TextInputs(owner, checkpoint, tokenizer.to_str(), length, empty)
 
 
 def _read_tokenizer(checkpoint):
@@ -151,29 +172,31 @@ def _read_tokenizer(checkpoint):
     folder, tokenizers = checkpoint.folder, _library()
     whole, words = folder / "tokenizer.json", folder / "vocab.txt"
     pieces, merges = folder / "vocab.json", folder / "merges.txt"
-    is_gpt2, is_roberta = checkpoint.layout.config["d_model"] == "n_embd", pieces.is_file()
     try:
         if whole.is_file():
             return tokenizers.Tokenizer.from_file(str(whole))
         if words.is_file():
-            lower = _lower_cases(folder)
-            made = tokenizers.BertWordPieceTokenizer(str(words), lowercase=lower)
+            made = tokenizers.BertWordPieceTokenizer(str(words), **_word_options(folder))
             return tokenizers.Tokenizer.from_str(made.to_str())
-        if pieces.is_file() and merges.is_file() and is_gpt2:
+        if pieces.is_file() and merges.is_file() and checkpoint.layout.reads_merges:
             made = tokenizers.ByteLevelBPETokenizer(str(pieces), str(merges))
             return tokenizers.Tokenizer.from_str(made.to_str())
     except Exception as error:  # the library raises plain Exceptions
         raise ValueError(f"the tokenizer in {folder} cannot be read: {error}.") from None
     hint = " (of vocab.json and merges.txt, save tokenizer.json with the library that wrote them)"
     raise FileNotFoundError(
-        f"{folder} has no tokenizer.json{hint if is_roberta else ''}, and no older files "
+        f"{folder} has no tokenizer.json{hint if pieces.is_file() else ''}, and no older files "
         "(vocab.txt; vocab.json and merges.txt of GPT-2) to make it of."
     )
 
 
-def _lower_cases(folder):
-    """Whether the words of vocab.txt are in lower case, as tokenizer_config.json says."""
-    path = folder / "tokenizer_config.json"
-    if not path.is_file():
-        return True
-    return bool(json.loads(path.read_text(encoding="utf-8")).get("do_lower_case", True))
+def _word_options(folder):
+    """How texts are cut into the words of vocab.txt, as tokenizer_config.json says."""
+    path, said = folder / "tokenizer_config.json", {}
+    if path.is_file():
+        said = json.loads(path.read_text(encoding="utf-8-sig"))
+    return {
+        "lowercase": said.get("do_lower_case", True),
+        "strip_accents": said.get("strip_accents"),
+        "handle_chinese_chars": said.get("tokenize_chinese_chars", True),
+    }

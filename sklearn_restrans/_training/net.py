@@ -164,11 +164,11 @@ class Net(NeuralNet):
         data, positions = batch
         for weight in self.module_.parameters():
             weight.grad = None
-        size = len(positions)
-        if torch.device(self.device).type == "cpu":
-            # A large batch is accumulated over equal passes whose activations stay in the cache.
-            arch = self.module_.arch.at_length(data.longest(positions))
-            size = -(-size // -(-size // sequences_per_pass(arch)))
+        # A large batch is accumulated over equal passes, whose activations stay in the cache of a
+        # CPU and in the memory of a GPU.
+        arch, on_cpu = self.module_.arch, torch.device(self.device).type == "cpu"
+        at_once = sequences_per_pass(arch.at_length(data.longest(positions)), on_cpu)
+        size = -(-len(positions) // -(-len(positions) // at_once))
         total = 0.0
         for start in range(0, len(positions), size):
             x, target, weight = data.batch(positions[start : start + size])

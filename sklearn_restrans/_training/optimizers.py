@@ -115,11 +115,16 @@ def _betas(module):
 
 
 def _matrices_and_others(module):
-    matrices, others = [], []
+    """Weight matrices, which decay, and the rest: biases, norms, and the vectors of token ids.
+
+    A vector that no text of the training part holds has no gradient, and would only shrink.
+    """
+    matrices, others, ids = [], [], module.arch.embedding == "token"
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
             continue
-        (matrices if name.rpartition(".")[2].startswith("W_") else others).append(parameter)
+        decays = name.rpartition(".")[2].startswith("W_") and not (name == "W_in" and ids)
+        (matrices if decays else others).append(parameter)
     return matrices, others
 
 

@@ -1,8 +1,8 @@
 """Train only those rows of a large table of vectors whose token ids the data hold.
 
-The gradient of the other rows is zero. Of 30,000 rows of a pretrained encoder a few thousand texts
-hold some thousands, and each step of Adam would read and write all of them. The one difference is
-weight decay, which the rows that are left out do not get.
+The gradient of the other rows is zero, and no row decays. Of 30,000 rows of a pretrained encoder a
+few thousand texts hold some thousands, and each step of Adam would read and write all of them. It
+must not remember an earlier fit, which other rows still follow.
 """
 
 from __future__ import annotations

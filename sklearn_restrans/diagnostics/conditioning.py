@@ -432,8 +432,9 @@ def measure_conditioning(estimator: Any, X: Any, *, segments: Any = None) -> Con
     >>> measure_conditioning("ridge", None)
     Traceback (most recent call last):
         ...
-    TypeError: measure_conditioning needs a ResidualTransformerRegressor or -Classifier, or a \
-Pipeline that ends with one, got str; for arrays use conditioning_from_traces.
+    TypeError: measure_conditioning needs a residual Transformer (ResidualTransformer... or \
+PretrainedText...), or a Pipeline that ends with one, got str; for arrays use \
+conditioning_from_traces.
     """
     chunks, epoch = fitted_traces(estimator, X, "measure_conditioning", segments)
     return conditioning_from_traces(chunks, epoch, COUNTED_IN)

@@ -18,7 +18,7 @@ from .traces import LayerTrace
 if TYPE_CHECKING:  # torch stays out of the modules that know arrays only
     from .._training.descent import Objective
 
-_OURS = "a ResidualTransformerRegressor or -Classifier"
+_OURS = "a residual Transformer (ResidualTransformer... or PretrainedText...)"
 
 
 @dataclass(frozen=True, eq=False)

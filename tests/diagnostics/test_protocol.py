@@ -81,7 +81,7 @@ FUNCTIONS = {
     ],
 )
 def test_others_are_refused_by_the_name_of_the_function(name, other, named):
-    said = f"^{name} needs a ResidualTransformerRegressor or -Classifier.*, got {named}; "
+    said = rf"^{name} needs a residual Transformer \(.*\).*, got {named}; "
     with pytest.raises(TypeError, match=said):
         FUNCTIONS[name](other, np.eye(4), np.arange(4.0))
 

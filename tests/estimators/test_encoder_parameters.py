@@ -70,7 +70,7 @@ BAD_TRAINING = {
     "solver": ["gd", "lbfgs"],
     "learning_rate_init": [0.0, "auto", -1.0],
     "learning_rate": ["auto", "cosine"],
-    "batch_size": [0, "auto"],
+    "batch_size": [0, "all"],
     "max_iter": [0],
     "weight_decay": [-1.0, "auto"],
 }

@@ -33,6 +33,7 @@ from sklearn_restrans import (
     residual_beta_path,
 )
 from sklearn_restrans._estimators import fitting
+from sklearn_restrans._estimators.preparation import prepare, training_settings
 
 ESTIMATORS = [PretrainedTextClassifier, PretrainedTextRegressor]
 # Sums in another order part by a few eps of float64, which some dozen steps amplify.
@@ -328,15 +329,58 @@ def test_a_warm_start_goes_on(checkpoints, fine_tune):
             copy.deepcopy(model).set_params(**{name: value}).fit(texts, y)
 
 
-def test_a_warm_start_reads_the_folder_again(checkpoints, tmp_path):
-    folder = Path(shutil.copytree(checkpoints("bert"), tmp_path / "own"))
+def test_a_warm_start_needs_the_folder_no_more(checkpoints, tmp_path):
     texts, y = data()
-    model = small(folder, fine_tune="head", warm_start=True).fit(texts, y)
-    expected = model.predict_proba(texts)
+    given = {"fine_tune": "head", "warm_start": True}
+    folder = Path(shutil.copytree(checkpoints("bert"), tmp_path / "own"))
+    kept = small(folder, **given).fit(texts, y).fit(texts, y)
+    gone = pickle.loads(pickle.dumps(small(folder, **given).fit(texts, y)))
     shutil.rmtree(folder)
-    with pytest.raises(FileNotFoundError, match="there is no such folder"):
-        model.fit(texts, y)
+    expected = kept.predict_proba(texts)
+    np.testing.assert_array_equal(gone.fit(texts, y).predict_proba(texts), expected)
+    assert gone.n_iter_ == kept.n_iter_ == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "another/folder"}, "cannot change model from .* to 'another/folder'"),
+        ({"max_length": 36}, "cannot change max_length from 40 to 36"),
+        ({"n_layers": 2}, "cannot change n_layers from 3 to 2"),
+        ({"fine_tune": 1}, "cannot change n_trained from None to 1"),
+    ],
+)
+def test_a_warm_start_refuses_another_encoder(checkpoints, change, message):
+    texts, y = data()
+    model = small(checkpoints("bert"), warm_start=True).fit(texts, y)
+    expected = model.predict_proba(texts)
+    with pytest.raises(ValueError, match=message):
+        model.set_params(**change).fit(texts, y)
     np.testing.assert_array_equal(model.predict_proba(texts), expected)
+
+
+@pytest.mark.parametrize("fine_tune", ["head", 1, "all"])
+def test_callbacks_of_scikit_learn_see_the_best_epoch(checkpoints, fine_tune):
+    callback = pytest.importorskip("sklearn.callback")
+    texts, y = data()
+    model = small(checkpoints("bert"), fine_tune=fine_tune, early_stopping=True, max_iter=3)
+    monitored = clone(model).set_callbacks(callback.ScoringMonitor(scoring="accuracy"))
+    monitored.fit(texts, y)
+    np.testing.assert_array_equal(
+        monitored.predict_proba(texts), model.fit(texts, y).predict_proba(texts)
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "batch", "epochs"),
+    [(8, 4, 40), (32, 4, 19), (128, 16, 19), (320, 32, 15), (3_200, 32, 3)],
+)
+def test_few_texts_get_enough_steps(checkpoints, n, batch, epochs):
+    model = PretrainedTextClassifier(checkpoints("bert"), random_state=0)
+    texts = [f"good {k % 7}" if k % 2 else "bad film" for k in range(n)]
+    problem = prepare(model, texts, np.arange(n) % 2)
+    settings = training_settings(model, problem)
+    assert (settings.batch_size, settings.max_iter) == (batch, epochs)
 
 
 # ---- scikit-learn's protocols -------------------------------------------------------------------

@@ -109,3 +109,12 @@ def test_traces_that_are_not_finite_are_divergence():
         module.W_in.fill_(np.inf)
     with pytest.raises(DivergenceError, match=r"Z is not finite after epoch 3\. Lower the step\."):
         make_probe(make_data(30), module).record(3)
+
+
+@pytest.mark.parametrize("size", [1e151, 1e152])
+def test_traces_whose_squares_overflow_are_divergence(size):
+    module = make_module(norm=None).double()
+    with torch.no_grad():
+        module.W_in.fill_(size)
+    with pytest.raises(DivergenceError, match=r"Z has entries of \de\+\d{3} after epoch 3\. Lower"):
+        make_probe(make_data(30), module).record(3)

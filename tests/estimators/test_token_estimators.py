@@ -20,7 +20,8 @@ from sklearn_restrans import (
     measure_conditioning,
     residual_beta_path,
 )
-from sklearn_restrans._estimators import preparation
+from sklearn_restrans._estimators import base
+from sklearn_restrans._estimators.preparation import EpochRule
 
 # -- the estimators --------------------------------------------------------------------------------
 
@@ -342,7 +343,7 @@ def test_more_steps_an_epoch_make_fewer_epochs_and_a_number_stays(estimator):
 @pytest.mark.parametrize("embedding", ["auto", "token"])
 def test_many_fits_in_one_take_the_epochs_of_one_fit(embedding, monkeypatch):
     """Folds of 60 rows, 8 steps an epoch; all 90 rows, 9 steps an epoch."""
-    monkeypatch.setattr(preparation, "_STEPS", 64)
+    monkeypatch.setattr(base, "EPOCHS_OF_TEXTS", EpochRule(64, 4, 40))
     on_all, on_a_fold = (8, 8) if embedding == "token" else (20, 20)
     ids, y = toy(ResidualTransformerClassifier)
     settings = {"embedding": embedding, "d_model": 4, "random_state": 0}

@@ -33,3 +33,10 @@ def test_a_chunk_of_predictions_is_a_power_of_two_up_to_256(arch):
     size = predict_chunk(arch)
     assert size in {2**k for k in range(9)}
     assert size <= max(sequences_per_pass(arch), fewest_sequences(arch))
+
+
+def test_off_the_cpu_a_pass_keeps_four_gigabytes():
+    wide = architecture(n_layers=2, n_tokens=512, d_model=768, d_ff=3_072, n_heads=12)
+    kept = 512 * (6 * 768 + 2 * 3_072 + 2 * 12 * 512)
+    assert sequences_per_pass(wide, on_cpu=False) == 1_000_000_000 // kept == 84
+    assert sequences_per_pass(wide) == fewest_sequences(wide) == 8

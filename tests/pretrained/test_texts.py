@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 import tinycheckpoints as tiny
 import tokenizers
+from scipy import sparse
 from sklearn.base import clone
 from tinycheckpoints import FAMILIES, TEXTS, encode
 
@@ -61,8 +62,9 @@ def test_longer_texts_are_cut_and_counted(checkpoints, family, max_length):
     n_tokens = (whole != 0).sum(axis=1)
     n_cut = (n_tokens > max_length).sum()
     message = (
-        rf"{n_cut} of {len(TEXTS)} texts are longer than the {max_length} tokens that are read, "
-        rf"the longest has {n_tokens.max()}; what follows is not seen"
+        rf"{n_cut} of {len(TEXTS)} texts are longer than the {max_length} tokens that are read; "
+        rf"the first is text {(n_tokens > max_length).argmax()}, the longest has "
+        rf"{n_tokens.max()}\. What follows is not seen"
     )
     with pytest.warns(UserWarning, match=message) as caught:
         found = ids_of(folder, TEXTS, max_length)
@@ -294,3 +296,35 @@ def test_the_spec_goes_on_as_it_is(checkpoints):
         ValueError, match="segments are for rows in time order, which texts are not"
     ):
         inputs.check(TEXTS, segments=np.zeros(len(TEXTS)))
+
+
+def test_words_are_cut_as_the_config_of_the_tokenizer_says(tmp_path):
+    words = [*tiny.SPECIAL, "sch", "##ö", "##n", "schön", "schon", "film"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+    (tmp_path / "config.json").write_text(
+        json.dumps(
+            {"model_type": "bert", "vocab_size": len(words), "hidden_size": 8}
+            | {"num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+        )
+    )
+    for strips, word in ((False, "schön"), (True, "schon"), (None, "schon")):
+        said = {"do_lower_case": True, "strip_accents": strips}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(said))
+        inputs = learn_texts("it", read_checkpoint(tmp_path), None)
+        expected = [words.index(token) + 1 for token in ("[CLS]", word, "film", "[SEP]")]
+        assert inputs.check(["Schön Film"])[0].tolist() == expected
+
+
+def test_a_tokenizer_of_few_words_is_noticed(checkpoints, tmp_path):
+    folder = Path(shutil.copytree(checkpoints("bert"), tmp_path / "own"))
+    tiny.tokenizers.BertWordPieceTokenizer({word: i for i, word in enumerate(tiny.SPECIAL)}).save(
+        str(folder / "tokenizer.json")
+    )
+    with pytest.warns(UserWarning, match=r"knows 5 tokens, but model.safetensors has vectors for"):
+        learn_texts("it", read_checkpoint(folder), None)
+
+
+def test_sparse_texts_are_refused_with_a_sentence(checkpoints):
+    column = sparse.csr_array(np.ones((3, 1)))
+    with pytest.raises(ValueError, match="texts come in one column"):
+        ids_of(checkpoints("bert"), column)

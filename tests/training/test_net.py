@@ -24,7 +24,7 @@ from sklearn_restrans._training import net as net_module
 def test_micro_batches_accumulate_the_gradient_of_the_batch(size, monkeypatch, seed):
     """A batch of 100 in passes of any size: one step on the mean over the batch."""
     data = make_data(100, seed, masked=True, weighted=True)
-    monkeypatch.setattr(net_module, "sequences_per_pass", lambda arch: size)
+    monkeypatch.setattr(net_module, "sequences_per_pass", lambda arch, on_cpu=True: size)
     net = fitted(data, 4, module=make_module(seed), batch_size=100)
     bare = make_module(seed)
     bare_loop(bare, bare_adamw(bare, 1e-2, 0.1), data, 4, 100)
