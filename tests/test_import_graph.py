@@ -178,6 +178,7 @@ INSIDE = {
         "candidates": {"fitting", "parameters", "preparation"},
         "encoder_parameters": {"declaration", "parameters"},
         "base": {"candidates", "declaration", "fitting", "parameters", "preparation", "probe"},
+        "embedder": {"declaration", "encoder_parameters", "parameters"},
         "classifier": {"base", "declaration", "parameters"},
         "regressor": {"base", "declaration"},
         "ensemble": {"base", "candidates", "classifier", "parameters", "preparation", "regressor"},
@@ -190,7 +191,6 @@ INSIDE = {
             "parameters",
             "preparation",
         },
-        "embedder": {"declaration", "encoder_parameters", "parameters", "pretrained"},
     },
     "plotting": {
         "axes": set(),

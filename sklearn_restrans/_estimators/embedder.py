@@ -11,7 +11,7 @@ from .._compat import _fit_context
 from .._data.sources import make_source
 from .._model.architecture import Architecture
 from .._model.transformer import ResidualTransformer
-from .._pretrained.checkpoint import read_weights
+from .._pretrained.checkpoint import read_checkpoint, read_weights
 from .._pretrained.texts import learn_texts
 from .._training.device import available_device, own_threads, resolve_device, resolve_dtype
 from .._training.prediction import features
@@ -19,7 +19,6 @@ from .._training.state import module_state, restore_module
 from .declaration import again, declared
 from .encoder_parameters import EncoderParameters, FineTuningParameters
 from .parameters import RunParameters, beta_matrix
-from .pretrained import checkpoint_of
 
 __all__ = ["TextEmbedder"]
 
@@ -83,7 +82,7 @@ class TextEmbedder(
         ValueError
             If a file cannot be read, or belongs to a model whose formulas this package lacks.
         """
-        checkpoint = checkpoint_of(self)
+        checkpoint = read_checkpoint(self.model)
         inputs = learn_texts(type(self).__name__, checkpoint, self.max_length)
         fields = checkpoint.fields(self.n_layers, self.max_length)
         arch = Architecture(n_outputs=1, readout=self.readout, n_trained=0, **fields)

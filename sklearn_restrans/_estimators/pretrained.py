@@ -32,16 +32,6 @@ __all__ = ["PretrainedTextClassifier", "PretrainedTextRegressor"]
 EPOCHS_OF_FINE_TUNING = EpochRule(steps=150, fewest=3, most=40)
 
 
-def checkpoint_of(estimator):
-    """The checkpoint that an estimator's parameter ``model`` names."""
-    if estimator.model is None:
-        raise ValueError(
-            f"{type(estimator).__name__} needs model=..., the folder of a pretrained encoder or "
-            "its name on the hub."
-        )
-    return read_checkpoint(estimator.model)
-
-
 @declared
 class PretrainedBase(FineTuningParameters, TransformerBase, TunedParameters, EncoderParameters):
     """Body of the pretrained estimators: their model, and fit."""
@@ -52,7 +42,7 @@ class PretrainedBase(FineTuningParameters, TransformerBase, TunedParameters, Enc
     _attributes = {"n_features_in_": ("int", None), "feature_names_in_": ("ndarray", None)}  # noqa: RUF012
 
     def _learn_inputs(self, X, segments):
-        inputs = learn_texts(type(self).__name__, checkpoint_of(self), self.max_length)
+        inputs = learn_texts(type(self).__name__, read_checkpoint(self.model), self.max_length)
         return inputs, inputs.check(X, segments)
 
     def _inputs_asked(self, inputs):

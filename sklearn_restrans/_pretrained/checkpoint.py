@@ -113,7 +113,8 @@ def read_checkpoint(model):
     FileNotFoundError
         If a file is missing; the message names it.
     ValueError
-        If config.json cannot be read, or describes a model whose formulas this package lacks.
+        If model is None, config.json cannot be read, or it describes a model whose formulas this
+        package lacks.
     """
     folder = _folder_of(model)
     config = _read_json(folder, CONFIG)
@@ -166,6 +167,10 @@ def _sizes(config, layout, where):
 
 def _folder_of(model):
     """The folder that a parameter ``model`` names; of a hub name the one it was downloaded to."""
+    if model is None:
+        raise ValueError(
+            "model=None: pass the folder of a pretrained encoder, or its name on the hub."
+        )
     if not isinstance(model, str | os.PathLike) or not os.fspath(model):
         raise TypeError(
             f"model must be a folder with a pretrained encoder, or its name on the hub, got "

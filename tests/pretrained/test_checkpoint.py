@@ -326,7 +326,7 @@ def test_what_is_no_folder_is_named(tmp_path, offline):
     (tmp_path / "model.safetensors").write_bytes(b"")
     refused(tmp_path / "model.safetensors", NotADirectoryError, r"must be a folder, got the file")
     refused("", TypeError, "model must be a folder .* got ''")
-    refused(None, ValueError, r"needs model=\.\.\., the folder of a pretrained encoder")
+    refused(None, ValueError, "model=None: pass the folder of a pretrained encoder")
     for model in (3, b"folder", ["folder"], True):
         with pytest.raises(ValueError, match="The 'model' parameter of TextEmbedder must be"):
             TextEmbedder(model).fit()
