@@ -122,8 +122,8 @@ class Run:
             return nullcontext()
         if self.net.optimizer_.state:
             return nullcontext()  # of an earlier fit, whose rows still move
-        met = [part.source.x[part.rows].unique() for part in parts if part is not None]
-        met = torch.cat([*met, met[0].new_zeros(1)]).unique().long()  # and padding
+        met = [part.source.x.cpu().numpy()[part.rows] for part in parts if part is not None]
+        met = np.unique(np.concatenate([[0], *map(np.ravel, met)]))  # and padding
         return met_ids_only(self.net, met) if 2 * len(met) < arch.n_features else nullcontext()
 
     def release(self):
