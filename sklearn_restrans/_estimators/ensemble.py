@@ -121,7 +121,9 @@ class _SeedEnsemble(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     def _base(self):
         base = self._default() if self.estimator is None else self.estimator
         if not isinstance(base, self._default):
-            got, remedy = type(base).__name__, "put preprocessing in a Pipeline around the ensemble"
+            got, remedy = type(base).__name__, "average others with scikit-learn's Voting..."
+            if hasattr(base, "steps"):
+                remedy = "put preprocessing in a Pipeline around the ensemble"
             if isinstance(base, type):
                 got, remedy = f"the class {base.__name__}", "add brackets to make an estimator"
             raise TypeError(
