@@ -12,7 +12,7 @@ trained with. The right half of the picture does the same from random weights of
 which need their vectors of tokens trained, a larger step and twice as many of them to learn at all.
 
 ``--model`` names another folder; one with ten layers or more is cut to 2, 6 and 10. The example
-takes about ten minutes on one core, with ``--quick`` one or two. Five seeds with paired intervals,
+takes eight minutes on one core, with ``--quick`` one or two. Five seeds with paired intervals,
 and attention's residual alone, are in ``benchmarks/bench_pretrained_depth.py``.
 """
 
@@ -99,7 +99,7 @@ grouped = fits.groupby(["start", "beta", "L"])["error"]
 mean, low, high = grouped.mean(), grouped.min(), grouped.max()
 print(f"\ntraining error, mean of {n_seeds} seeds (lowest to highest)")
 shown = [series.map("{:.3f}".format) for series in (mean, low, high)]
-print((shown[0] + " (" + shown[1] + " to " + shown[2] + ")").unstack("L").to_string())
+print((shown[0] + " (" + shown[1] + " to " + shown[2] + ")").unstack("L").fillna("-").to_string())
 deepest = profiles[profiles["L"] == depths[-1]]
 profile = deepest.groupby(["start", "stage", "beta", "layer"])["collapse"].median()
 print(f"\nwhat layer {depths[-1]} leaves of the differences between tokens (0: rank one), median")
@@ -117,7 +117,7 @@ for (top, below), start in zip(axes.T, ["checkpoint", "random weights"], strict=
             line = profile[start, stage, beta]
             below.semilogy(line.index, line, ls=dashes, **style)
     top.axhline(fits["majority"].mean(), color="0.6", ls=":", label="majority class")
-    top.set(xlabel="layers L", title=f"from {start}", xticks=depths, ylim=(-0.02, 0.7))
+    top.set(xlabel="layers L", title=f"from {start}", xticks=depths, ylim=(-0.02, 0.55))
     below.set(xlabel=f"layer of {depths[-1]} (dotted: before training)")
 axes[0, 0].set(ylabel="training error")
 axes[0, 0].legend(title="beta")
