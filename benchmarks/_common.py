@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from scipy.signal import lfilter
+from scipy.stats import t
 from skorch import NeuralNetRegressor
 from threadpoolctl import threadpool_limits
 from torch import nn
@@ -58,6 +59,7 @@ __all__ = [
     "grown_megabytes",
     "half_interval",
     "interleaved",
+    "interval",
     "jena_windows",
     "light_gbm",
     "make_series",
@@ -242,6 +244,13 @@ def interleaved(contenders: dict[str, Callable], rounds: int) -> dict[str, float
 def half_interval(values) -> float:
     """Half of the 95 % interval of a mean over many rows."""
     return float(1.96 * np.std(values) / np.sqrt(len(values)))
+
+
+def interval(values):
+    """Mean and half of its 95 % interval over seeds, as text."""
+    n = len(values)
+    half = t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n) if n > 1 else np.nan
+    return f"{np.mean(values):.3f} ± {half:.3f}"
 
 
 def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:

@@ -17,8 +17,7 @@ import tempfile
 from dataclasses import dataclass
 
 import numpy as np
-from _common import LEFT_OUT, data_folder, minilm_folder, run
-from scipy.stats import t
+from _common import LEFT_OUT, data_folder, interval, minilm_folder, run
 
 from sklearn_restrans import PretrainedTextClassifier
 from sklearn_restrans.datasets import fetch_sst2, make_random_checkpoint
@@ -114,13 +113,6 @@ def error(size):
                     row[f"L against {size.depths[0]}, beta = {beta:g}"] = interval(deeper)
                 rows.append(row)
     return rows, []
-
-
-def interval(values):
-    """Mean and half of its 95 % interval over seeds, as text."""
-    n = len(values)
-    half = t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n) if n > 1 else np.nan
-    return f"{np.mean(values):.3f} ± {half:.3f}"
 
 
 def spectra(size):

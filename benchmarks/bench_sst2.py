@@ -15,11 +15,12 @@ from _common import (
     ResidualTransformer,
     Target,
     data_folder,
+    half_interval,
+    interval,
     reset_parameters,
     run,
     seconds,
 )
-from scipy.stats import t
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -115,11 +116,11 @@ def quality(size):
         of_both = np.mean([np.concatenate(list(r.values())) for r in right], axis=0)
         row = {"model": name, "seeds": len(right), "seconds a fit": float(np.mean(took))}
         row |= {part: float(np.mean([r[part].mean() for r in right])) for part in right[0]}
-        row |= {"both": float(of_both.mean()), "its 95 % interval": _half(of_both)}
+        row |= {"both": float(of_both.mean()), "its 95 % interval": half_interval(of_both)}
         bases.append(of_both)
         gain = of_both - bases[0]
         rows.append(
-            row | {"gain on TF-IDF": float(gain.mean()), "the gain's interval": _half(gain)}
+            row | {"gain on TF-IDF": float(gain.mean()), "the gain's interval": half_interval(gain)}
         )
     bar = rows[0]["both"]
     targets = []
@@ -175,11 +176,6 @@ def _of_part(train, parts, settings, seed):
     return row | {"both": np.concatenate(list(right.values())).mean()}
 
 
-def _half(values):
-    """Half of the 95 % interval of a mean."""
-    return float(1.96 * values.std() / np.sqrt(len(values)))
-
-
 def depth(size):
     """Claim C5 from scratch: training error against depth, mean over seeds and its 95 % interval.
 
@@ -212,16 +208,9 @@ def depth(size):
                     for (of, _, _), fitted in path.estimators.items()
                     if of == beta and fitted is not None
                 ]
-                row[f"beta = {beta:g}"] = _interval(errors) if errors else "diverged"
+                row[f"beta = {beta:g}"] = interval(errors) if errors else "diverged"
             rows.append(row)
     return rows, []
-
-
-def _interval(values):
-    """Mean and half of its 95 % interval, as text."""
-    n = len(values)
-    half = t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n) if n > 1 else np.nan
-    return f"{np.mean(values):.3f} ± {half:.3f}"
 
 
 def speed(size):

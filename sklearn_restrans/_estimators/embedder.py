@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -57,7 +59,7 @@ class TextEmbedder(
     dtype: str = again(FineTuningParameters, "dtype")
     n_threads: int | None = again(RunParameters, "n_threads")
 
-    _attributes = {  # noqa: RUF012 - read by `declared`
+    _attributes: ClassVar[dict[str, tuple[str, str | None]]] = {
         "encoder_": ("ResidualTransformer", "The torch model; ids are the checkpoint's plus 1."),
         "device_": ("str", "Where it lives."),
     }

@@ -12,7 +12,7 @@ from .parameters import BetaParameter
 _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 
 # Step sizes where learning_rate_init is None: of the read-out alone, and of layers. Chosen on
-# sentences held out of the training part of SST-2 (benchmarks/bench_pretrained.py, "settings").
+# sentences held out of the training part of SST-2 (benchmarks/README.md).
 STEP_OF_HEAD, STEP_OF_LAYERS = 1e-2, 1e-4
 
 

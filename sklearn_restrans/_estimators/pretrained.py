@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from sklearn.base import RegressorMixin
 
@@ -39,7 +41,10 @@ class PretrainedBase(FineTuningParameters, TransformerBase, TunedParameters, Enc
     _start = "given"
     _batch_bounds = (4, 32)
     # Texts have no columns.
-    _attributes = {"n_features_in_": ("int", None), "feature_names_in_": ("ndarray", None)}  # noqa: RUF012
+    _attributes: ClassVar[dict[str, tuple[str, str | None]]] = {
+        "n_features_in_": ("int", None),
+        "feature_names_in_": ("ndarray", None),
+    }
 
     def _learn_inputs(self, X, segments):
         inputs = learn_texts(type(self).__name__, read_checkpoint(self.model), self.max_length)
