@@ -17,6 +17,7 @@ OTHER_NAMES = {
     "plotting.beta_path": "test_plot_beta_path",
     "theory.constants": "test_theory_constants",
     "theory.descent": "test_theory_descent",
+    "theory.gauss_newton": "test_theory_gauss_newton",
     "theory.numbers": "test_theory_numbers",
 }
 LONGEST_MODULE = 450

@@ -22,7 +22,7 @@ from .._training.device import available_device, own_threads
 from .._training.losses import SampleLoss
 from .._training.net import make_net
 from .._training.prediction import outputs
-from .._training.settings import TrainingSettings
+from .._training.settings import FULL_BATCH, STEP_DETAILS, TrainingSettings
 from .._training.state import net_state, restore_net, unfilled_module
 from ..diagnostics.convergence import Convergence
 from ..diagnostics.protocol import ObjectiveAt
@@ -125,7 +125,7 @@ class TransformerBase(CallbackSupportMixin, RunParameters, TrainingParameters, B
         codings, net = problem.preprocessing, trained.net
         history = _table(net.history)
         gradients = trained.gradients
-        if net.settings.solver == "gd":
+        if net.settings.solver in FULL_BATCH:
             gradients = history[["train_loss", "gradient_norm"]].reset_index().to_numpy(dtype=float)
         convergence = Convergence(
             history["train_loss"],
@@ -133,6 +133,7 @@ class TransformerBase(CallbackSupportMixin, RunParameters, TrainingParameters, B
             history.get("valid_loss"),
             gradients=gradients,
             scale=problem.scale if net.settings.loss == "squared_error" else None,
+            details={name: history[name] for name in STEP_DETAILS if name in history},
         )
         attributes = {
             "net_": net,

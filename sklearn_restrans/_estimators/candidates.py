@@ -16,7 +16,7 @@ import torch
 from .._compat import FitTask, fit_task, metadata_of
 from .._model.shortcuts import choose
 from .._training.device import own_threads, resolve_device, resolve_dtype
-from .._training.settings import TrainingSettings
+from .._training.settings import SECOND_ORDER, TrainingSettings
 from .._training.stack import Failed, attempt, train_stacked
 from .fitting import Run, fit_problem
 from .parameters import beta_matrix, draw_seed
@@ -233,6 +233,8 @@ def plan_stacks(estimator, checked, n_candidates, stacked="auto"):
 def _why_separate(estimator):
     if estimator.solver == "gd":
         return "every candidate of gradient descent measures its own step size, when it needs to"
+    if estimator.solver in SECOND_ORDER:
+        return f"solver={estimator.solver!r} finds every step from one candidate's own curvature"
     if estimator.dropout > 0:
         return "dropout draws its own random numbers in every fit"
     if estimator.callbacks:

@@ -17,6 +17,7 @@ from .._training.loop import train
 from .._training.net import Net, make_net
 from .._training.prediction import features
 from .._training.progress import ProgressBar
+from .._training.settings import FULL_BATCH
 from .._training.skorch_names import PrintLog
 from .._training.state import continue_net, net_state, restore_net
 from .._training.stopping import EpochHook, EpochTasks, make_rule
@@ -77,7 +78,7 @@ class Run:
         self.probe.record(len(net.history))
         self._user_callbacks = net.callbacks_
         first, hooks = [], [("stop_rule", self.rule)]
-        if settings.verbose > 1 and settings.solver != "gd":
+        if settings.verbose > 1 and settings.solver not in FULL_BATCH:
             first.append(("progress", ProgressBar()))  # gone before a line is printed
         if settings.conditioning_interval is not None:
             hook = EpochHook(self.probe.record, settings.conditioning_interval)

@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 
 from .._compat import Interval, StrOptions, validate_params
 from .._model.transformer import ACTIVATIONS
+from .._training.settings import FULL_BATCH, SECOND_ORDER
 from .declaration import declared, parameter
 
 _AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
@@ -167,22 +168,27 @@ class TrainingParameters:
 
     solver: str = parameter(
         "adamw",
-        '{"adamw", "adam", "sgd", "gd"}',
-        [StrOptions({"adamw", "adam", "sgd", "gd"})],
-        'Optimiser; "sgd" has no momentum, "gd" is full-batch gradient descent.',
+        '{"adamw", "adam", "sgd", "gd", "lbfgs", "gauss_newton"}',
+        [StrOptions({"adamw", "adam", "sgd", *FULL_BATCH})],
+        'Optimiser; "sgd" has no momentum. The last three take one step an epoch, on all rows: '
+        '"gd" is gradient descent; "lbfgs" is SciPy\'s, as in scikit-learn\'s MLP; "gauss_newton" '
+        "solves for the step with the tangent kernel of all n c outputs, so that the conditioning "
+        "of the model does not slow it: for squared error and log loss, and a few thousand n c.",
     )
     learning_rate_init: float | str = parameter(
         5e-3,
         'float or "auto"',
         [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         'Step size, for the loss as ``loss_curve_`` has it. "auto", for "gd" and "sgd", is '
-        '1 / (1.05 L) with L the measured largest curvature; for "gd" only ever lowered.',
+        '1 / (1.05 L) with L the measured largest curvature; for "gd" only ever lowered. '
+        '"lbfgs" and "gauss_newton" find their own steps, whatever it is.',
     )
     batch_size: int | str = parameter(
         "auto",
         'int or "auto"',
         [_AT_LEAST_1, StrOptions({"auto"})],
-        'Samples per step; "gd" takes all. "auto" is 64 for tables, and min(64, max(8, n // 8)) '
+        'Samples per step; "gd", "lbfgs" and "gauss_newton" take all. "auto" is 64 for tables, and '
+        "min(64, max(8, n // 8)) "
         "for n training sequences, windows or texts: fewer than 64 below n = 512, so that small "
         "data get enough steps.",
     )
@@ -190,14 +196,16 @@ class TrainingParameters:
         "auto",
         'int or "auto"',
         [_AT_LEAST_1, StrOptions({"auto"})],
-        'Number of epochs. "auto" is 20; for token ids as many as make 1,000 steps, but 4 to 40, '
+        'Number of epochs. "auto" is 20, for "lbfgs" 200; for token ids and the other solvers but '
+        '"gauss_newton" as many as make 1,000 steps, but 4 to 40, '
         "so that few texts get enough steps and many do not take long.",
     )
     weight_decay: float | str = parameter(
         "auto",
         'float or "auto"',
         [_NOT_NEGATIVE, StrOptions({"auto"})],
-        'Decay of the weight matrices (decoupled for "adamw", L2 for "adam" and "sgd"). "auto" is '
+        'Decay of the weight matrices (decoupled for "adamw", else L2: w / 2 |W|^2 added to the '
+        'loss that is descended; none for "gd"). "auto" is '
         '0.3 for "adamw" on sequences and windows, else 0.',
     )
     loss: str = parameter(
@@ -239,8 +247,8 @@ class TrainingParameters:
         "auto",
         '{"auto", "constant", "one_cycle"}',
         [StrOptions({"auto", "constant", "one_cycle"})],
-        'Schedule of the step size; "auto" is "one_cycle" for "adamw" and "adam", and "constant" '
-        'for "sgd" and "gd".',
+        'Schedule of the step size; "auto" is "one_cycle" for "adamw" and "adam", and "constant", '
+        "the only one for steps on all rows, for the others.",
     )
     warm_start: bool = parameter(
         False,
@@ -282,8 +290,9 @@ class RunParameters:
         "auto",
         '{"auto", "float32", "float64", "bfloat16"}',
         [StrOptions({"auto", "float32", "float64", "bfloat16"})],
-        '"auto" is float64 for float64 input and a small training set (n T d <= 1e6), else '
-        'float32; "bfloat16" keeps float32 weights and multiplies in bfloat16.',
+        '"auto" is float64 for float64 input and a small training set (n T d <= 1e6), and for '
+        '"lbfgs" and "gauss_newton"; else float32. "bfloat16" keeps float32 weights and multiplies '
+        "in bfloat16.",
     )
     n_threads: int | None = parameter(
         1,
@@ -383,20 +392,37 @@ def check_step(estimator):
             "learning_rate_init='auto' is 1 / curvature, a step for solver='gd' or 'sgd'; "
             f"solver={estimator.solver!r} rescales every weight's step: pass a number."
         )
-    if estimator.solver == "gd":
-        for name, allowed in (("weight_decay", (0, "auto")), ("dropout", (0,))):
-            if getattr(estimator, name) not in allowed:
-                raise ValueError(
-                    f"solver='gd' is exact gradient descent on the loss: {name} must be 0, got "
-                    f"{getattr(estimator, name)!r}."
-                )
-        if estimator.learning_rate == "one_cycle":
-            raise ValueError(
-                "solver='gd' takes one step size, which learning_rate_init='auto' only ever "
-                "lowers; learning_rate='one_cycle' is for the other solvers."
-            )
+    if estimator.solver in FULL_BATCH:
+        _check_full_batch(estimator)
     step = estimator.learning_rate_init
     return step if step == "auto" else float(step)
+
+
+def _check_full_batch(estimator):
+    """Refuse what has no meaning for steps on the exact loss of all rows."""
+    solver = estimator.solver
+    exact = {"dropout": (0,)} | ({"weight_decay": (0, "auto")} if solver == "gd" else {})
+    for name, allowed in exact.items():
+        if getattr(estimator, name) not in allowed:
+            raise ValueError(
+                f"solver={solver!r} descends the exact loss of all rows: {name} must be 0, got "
+                f"{getattr(estimator, name)!r}."
+            )
+    if estimator.learning_rate == "one_cycle":
+        raise ValueError(
+            f"solver={solver!r} takes one step size, or finds that of every step by itself; "
+            "learning_rate='one_cycle' is for the other solvers."
+        )
+    if solver in SECOND_ORDER and estimator.dtype == "bfloat16":
+        raise ValueError(
+            f"solver={solver!r} measures curvature, which products in bfloat16 do not resolve: set "
+            "dtype='auto', which is float64 for it."
+        )
+    if solver == "gauss_newton" and estimator.loss not in ("squared_error", "log_loss"):
+        raise ValueError(
+            "solver='gauss_newton' needs a loss that is smooth and convex in the outputs, "
+            f"'squared_error' or 'log_loss', got loss={estimator.loss!r}: use solver='lbfgs'."
+        )
 
 
 def draw_seed(random_state):

@@ -24,12 +24,14 @@ from .._data.split import check_weight, scaling_rows, split_rows
 from .._data.targets import ClassTargets, RegressionTargets
 from .._model.architecture import Architecture
 from .._training.device import resolve_device, resolve_dtype
-from .._training.settings import TrainingSettings
+from .._training.settings import FULL_BATCH, SECOND_ORDER, TrainingSettings
 
 # batch_size="auto": this many steps per epoch, as far as the estimator's bounds allow it.
 _STEPS_PER_EPOCH = 8
 # max_iter="auto" where the number of samples does not count.
 _EPOCHS = 20
+# Steps of max_iter="auto"; those of L-BFGS are scikit-learn's.
+_EPOCHS_OF_SECOND_ORDER = {"gauss_newton": 20, "lbfgs": 200}
 
 
 # From this width of the tokens on, batches of token ids are padded to their longest row only.
@@ -195,7 +197,8 @@ def lay_out(estimator, checked, dtype=None, device=None):
         device = resolve_device(estimator.device)
     if dtype is None:
         work = len(X) * arch.n_tokens * arch.d_model
-        dtype = resolve_dtype(estimator.dtype, X.dtype, work, device)
+        second_order = estimator.solver in SECOND_ORDER
+        dtype = resolve_dtype(estimator.dtype, X.dtype, work, device, exact=second_order)
     codings = checked.preprocessing
     # Without a word about columns that vary in rows of weight zero, or set aside.
     tight = arch.d_model >= _WIDE and arch.n_trained != 0  # a frozen encoder reads them only once
@@ -285,7 +288,7 @@ def check_warm(estimator, arch, inputs, net):
 def batch_size(estimator, arch, n_samples):
     """Samples per step of a training on ``n_samples`` of them."""
     size = estimator.batch_size
-    if estimator.solver == "gd":
+    if estimator.solver in FULL_BATCH:
         return n_samples
     if size == "auto":
         smallest, size = estimator._batch_bounds
@@ -302,6 +305,8 @@ def known_epochs(estimator):
     """Epochs of a training as its parameters have them; None where the number of texts decides."""
     if estimator.max_iter != "auto":
         return estimator.max_iter
+    if estimator.solver in SECOND_ORDER:
+        return _EPOCHS_OF_SECOND_ORDER[estimator.solver]
     return _EPOCHS if estimator._epoch_rule() is None else None
 
 

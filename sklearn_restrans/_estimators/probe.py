@@ -7,6 +7,7 @@ import torch
 
 from .._model.transformer import ResidualTransformer
 from .._training.descent import Objective, gradient_norm
+from .._training.settings import FULL_BATCH
 from ..diagnostics.conditioning import Conditioning
 from ..diagnostics.measure import COUNTED_IN
 from ..diagnostics.traces import LayerTrace
@@ -49,8 +50,8 @@ class Probe:
         self.net, self.advice = net, advice
         self.data, self.seen = problem.train.subset(size, seed), train.subset(size, seed)
         self.rows = self._measured_rows(problem.arch.n_tokens) if auto else self.data.rows
-        # The history of gradient descent has the gradient of all rows at every epoch.
-        self.with_gradient = settings.solver != "gd"
+        # The history of a descent on all rows has their gradient at every epoch.
+        self.with_gradient = settings.solver not in FULL_BATCH
         self.conditioning, self.gradients = Conditioning(), []
 
     def _measured_rows(self, n_tokens):

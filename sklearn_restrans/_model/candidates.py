@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .architecture import Architecture
 from .transformer import ResidualTransformer
@@ -62,3 +62,21 @@ def select(stacked: ResidualTransformer, index: Tensor) -> ResidualTransformer:
         value.copy_(state[name] if _is_shared(arch, name) else state[name][index])
     chosen.draw_from(stacked.generator)
     return chosen
+
+
+def copies(model: ResidualTransformer, n: int) -> ResidualTransformer:
+    """One model n times over as a stacked one, whose weights are views of its own.
+
+    With a sequence for each copy, the derivatives by the copies are those of single sequences.
+    """
+    arch = replace(model.arch, n_candidates=n)
+    many = ResidualTransformer(arch).eval()
+    many.products, many.number_of_id = model.products, model.number_of_id
+    for part, own in zip(many.modules(), model.modules(), strict=True):
+        for name, weight in own.named_parameters(recurse=False):
+            view = weight.detach().expand(n, *weight.shape)
+            setattr(part, name, nn.Parameter(view, weight.requires_grad))
+        for name, buffer in own.named_buffers(recurse=False):
+            shared = _is_shared(arch, name)
+            setattr(part, name, buffer if shared else buffer.expand(n, *buffer.shape))
+    return many

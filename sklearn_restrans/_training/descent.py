@@ -12,6 +12,7 @@ from .._lanczos import lanczos_largest
 from .._model.shortcuts import forward
 from ..exceptions import DivergenceError
 from ..theory import descent_step, step_curvature
+from .losses import exact
 
 # Sequences per pass over the training set; sums run over the chunks, so the result does not
 # depend on it beyond rounding.
@@ -80,6 +81,46 @@ class Objective:
                 g += d
             total += float(part.detach())
         return total, gradient
+
+    def outputs(self):
+        """F of every row, (N, c)."""
+        with torch.no_grad():
+            return torch.cat([forward(self.module, *x) for x, _, _ in self.batches()])
+
+    def pull_back(self, slope):
+        """J^T slope of a slope (N, c) by the outputs, a list of tensors like the weights."""
+        total, start = [torch.zeros_like(p) for p in self.parameters], 0
+        for x, _, _ in self.batches():
+            out = forward(self.module, *x)
+            part = slope[start : start + len(out)].to(out)
+            for g, d in zip(total, self._pulled(out, part), strict=True):
+                g += d
+            start += len(out)
+        return total
+
+    def push_forward(self, change):
+        """J change of a change of the weights, (N, c) in float64.
+
+        The derivative of <J^T v, change> by v.
+        """
+        parts = []
+        for x, _, _ in self.batches():
+            out = forward(self.module, *x)
+            v = torch.zeros_like(out, requires_grad=True)
+            pulled = self._pulled(out, v, create_graph=True)
+            along = sum((g * d).sum() for g, d in zip(pulled, change, strict=True))
+            parts.append(exact(torch.autograd.grad(along, v)[0]))
+        return torch.cat(parts)
+
+    def _pulled(self, out, slope, create_graph=False):
+        # Not by `grad_outputs`, with which torch imports its compiler.
+        return torch.autograd.grad(
+            (out * slope).sum(),
+            self.parameters,
+            create_graph=create_graph,
+            materialize_grads=True,
+            allow_unused=True,
+        )
 
     def hessian_product(self, vector):
         """Hessian of Phi times a float64 vector: d/dtheta <gradient, v>.
@@ -153,7 +194,7 @@ class GradientDescent:
 
     def __init__(self, objective, step_size, seed):
         self.objective, self.seed = objective, seed
-        self.auto = step_size == "auto"
+        self.auto, self.finished = step_size == "auto", False
         self.losses = []
         self.curvature = float("nan")
         self.start = [p.detach().clone() for p in objective.parameters]
@@ -237,6 +278,34 @@ class GradientDescent:
         looked = self.look()
         self.move()
         return looked
+
+    def measured_step(self):
+        """One step; what was measured, by name: of this epoch, and of the one before.
+
+        Raises
+        ------
+        DivergenceError
+            If the steps are too long.
+        """
+        looked = self.step()
+        if self.diverged:
+            raise DivergenceError(
+                f"gradient descent diverged: the loss went from {self.losses[0]:.4g} to "
+                f"{looked.loss:.4g} in {len(self.losses)} steps of "
+                f"learning_rate_init={self.step_size:.4g}. At the start a step of "
+                f"{self.step_that_works():.4g} would have worked (1 / (1.05 L), L the "
+                "largest curvature there; it grows with residual_beta): use "
+                "learning_rate_init='auto' or this step."
+            )
+        measured = {
+            "train_loss": looked.loss,
+            "gradient_norm": looked.gradient_norm,
+            "learning_rate": looked.step_size,
+        }
+        if self.auto:
+            measured["largest_curvature"] = looked.largest_curvature
+            measured["undone"] = looked.undone
+        return measured, {"kappa": looked.kappa_before}
 
     def _is_due(self):
         n_steps = len(self.losses)

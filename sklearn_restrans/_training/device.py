@@ -58,13 +58,19 @@ def available_device(device: str) -> torch.device:
         return torch.device("cpu")
 
 
-def resolve_dtype(dtype: str, x_dtype, work: int, device: torch.device) -> torch.dtype:
-    """Number type of weights and data; ``work`` is n T d of the training set."""
+def resolve_dtype(
+    dtype: str, x_dtype, work: int, device: torch.device, exact: bool = False
+) -> torch.dtype:
+    """Number type of weights and data; ``work`` is n T d of the training set.
+
+    "auto" is float64 for solvers that need it to be ``exact``, wherever the device has it.
+    """
     if dtype != "auto":
         if dtype == "float64" and device.type == "mps":
             raise ValueError("dtype='float64' does not exist on MPS; use dtype='float32'.")
         return _DTYPES[dtype]
-    if device.type == "mps" or x_dtype != np.float64 or work > _SMALL_WORK:
+    small = x_dtype == np.float64 and work <= _SMALL_WORK
+    if device.type == "mps" or not (small or exact):
         return torch.float32
     return torch.float64
 

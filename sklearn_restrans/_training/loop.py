@@ -9,7 +9,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..exceptions import DivergenceError
 from .descent import GradientDescent, Objective, smooth_step
+from .gauss_newton import GaussNewton
 from .losses import constant_loss
+from .quasi_newton import QuasiNewton
+from .settings import FULL_BATCH
 from .stopping import StopTraining
 
 # Training rows on which the curvature is measured for the step "auto" of minibatch SGD.
@@ -43,18 +46,29 @@ def train(net, data, valid, epochs, rule, seed=0):
     """
     net.valid_set_ = valid
     rule.before_ = loss_before(net, data)
-    if net.settings.solver == "gd":
-        objective = Objective(net.module_, net.criterion_, data)
-        net.descent_ = GradientDescent(objective, net.lr, seed)
+    if net.settings.solver in FULL_BATCH:
+        net.descent_ = _descent(net, data, seed)
     else:
         measure_step(net, data, seed)
         net.schedule(len(data), epochs)
     net.notify("on_train_begin", X=data, y=None)
     # skorch would swallow KeyboardInterrupt in partial_fit; fit_loop lets Ctrl-C through.
     with contextlib.suppress(StopTraining):
-        net.fit_loop(data, epochs=epochs)
+        if net.settings.solver == "lbfgs":
+            net.descent_.run(net, data, epochs)
+        else:
+            net.fit_loop(data, epochs=epochs)
     net.notify("on_train_end", X=data, y=None)
     return finish(net, rule, data)
+
+
+def _descent(net, data, seed):
+    """The descent of a solver that takes steps on all rows."""
+    objective, settings = Objective(net.module_, net.criterion_, data), net.settings
+    if settings.solver == "gd":
+        return GradientDescent(objective, net.lr, seed)
+    kind = {"gauss_newton": GaussNewton, "lbfgs": QuasiNewton}[settings.solver]
+    return kind(objective, settings.weight_decay)
 
 
 def measure_step(net, data, seed=0):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -48,3 +50,106 @@ def constant_loss(criterion, data, n_outputs):
         output = share @ target
     loss = criterion(output.expand(len(target), -1), target)
     return float((share * loss).sum())
+
+
+def exact(tensor):
+    """In float64, where that exists: a device without it (MPS) hands the values to the CPU."""
+    has_it = tensor.device.type in ("cpu", "cuda")
+    return (tensor if has_it else tensor.cpu()).double()
+
+
+# Loss of a probability that is 0 in the arithmetic of the log loss; its factor S stays invertible.
+_LEAST = 1e-30
+
+
+@dataclass(frozen=True, eq=False)
+class OutputCurvature:
+    """A weighted mean loss as a function of all outputs F (N, c), to second order at some F.
+
+    The slope is q = S rho and the Hessian S S^T, in float64, with S a block (c', c') for each row:
+    ``S = diag(scale) (I - shrink u u^T)``, u a unit vector. For the squared error
+    ``S = sqrt(2 w / (N c)) I``. For the log loss, whose value does not change when all outputs of a
+    row rise alike, S acts on the c' = c - 1 contrasts F_k - F_c: with the probabilities p of the
+    first c - 1 classes the Hessian is w / N (diag(p) - p p^T), and S has the factor of it for which
+    S^-1 is known too.
+
+    Attributes
+    ----------
+    loss : float
+    slope : Tensor of shape (N, c)
+        dPhi / dF.
+    residual : Tensor of shape (N, c')
+        rho. For the squared error Phi = |rho|^2 / 2.
+    scale, unit : Tensor of shape (N, c')
+    shrink : Tensor of shape (N, 1)
+    contrasts : bool
+        Whether c' = c - 1.
+    """
+
+    loss: float
+    slope: torch.Tensor
+    residual: torch.Tensor
+    scale: torch.Tensor
+    unit: torch.Tensor
+    shrink: torch.Tensor
+    contrasts: bool
+
+    @property
+    def quadratic(self):
+        """Whether the loss is quadratic in the outputs."""
+        return not self.contrasts
+
+    def _shrunk(self, x):
+        """(I - shrink u u^T) x for x (N, c', p)."""
+        if not self.contrasts:
+            return x
+        unit = self.unit[..., None]
+        return x - self.shrink[..., None] * unit * (unit * x).sum(1, keepdim=True)
+
+    def times(self, x):
+        """S x, (N, c')."""
+        return self.scale * self._shrunk(x[..., None])[..., 0]
+
+    def transposed(self, x):
+        """S^T x for x (N, c', p)."""
+        return self._shrunk(self.scale[..., None] * x)
+
+    def to_outputs(self, slope):
+        """Slopes by the contrasts (N, c') as slopes by the outputs (N, c)."""
+        if not self.contrasts:
+            return slope
+        return torch.cat([slope, -slope.sum(1, keepdim=True)], 1)
+
+    def from_outputs(self, outputs):
+        """Contrasts (N, c') of outputs (N, c)."""
+        return outputs[:, :-1] - outputs[:, -1:] if self.contrasts else outputs
+
+
+def output_curvature(criterion, outputs, target, weight):
+    """:class:`OutputCurvature` of the squared error or the log loss at outputs (N, c)."""
+    outputs = exact(outputs)
+    n, c = outputs.shape
+    weight = outputs.new_ones(n) if weight is None else exact(weight)
+    target = exact(target).long() if criterion.kind == "log_loss" else exact(target)
+    losses = criterion(outputs, target)
+    loss, root = float((weight * losses).sum()) / n, (weight / n).sqrt()[:, None]
+    if criterion.kind == "squared_error":
+        scale = root * (2.0 / c) ** 0.5
+        difference = outputs - target
+        none = torch.zeros_like(scale)
+        rho = scale * difference
+        return OutputCurvature(
+            loss, scale * rho, rho, scale.expand_as(rho), torch.zeros_like(rho), none, False
+        )
+    p = outputs.softmax(1)
+    hit = torch.nn.functional.one_hot(target, c).to(p)
+    slope = root.square() * (p - hit)
+    # Of a probability that is 0 in floating point, a number with a root and an inverse.
+    first, last = p[:, :-1].clamp_min(_LEAST), p[:, -1:].clamp_min(_LEAST)
+    roots = first.sqrt()
+    unit = roots / torch.linalg.vector_norm(roots, dim=1, keepdim=True)
+    shrink = 1.0 - last.sqrt()
+    rest = (p[:, :-1] - hit[:, :-1]) / roots
+    along = (unit * rest).sum(1, keepdim=True)
+    rho = root * (rest + (1.0 / last.sqrt() - 1.0) * unit * along)
+    return OutputCurvature(loss, slope, rho, root * roots, unit, shrink, True)

@@ -10,7 +10,6 @@ import torch
 
 from .._data.batches import TrainingSet
 from .._model.chunking import sequences_per_pass
-from ..exceptions import DivergenceError
 from .losses import SampleLoss
 from .optimizers import make_optimizer, make_schedule, take_step
 from .prediction import evaluate, run
@@ -33,7 +32,7 @@ class Net(NeuralNet):
     def __init__(self, module, settings, callbacks=()):
         self.settings = settings
         # State of one training, not parameters: the generator of the batches, the validation part,
-        # gradient descent, and the size of the last step.
+        # the descent on all rows, and the size of the last step.
         self.generator_ = self.valid_set_ = self.descent_ = self.step_size_ = None
         super().__init__(
             module,
@@ -138,26 +137,12 @@ class Net(NeuralNet):
         self.history.record("learning_rate", self.step_size_)
 
     def descend(self):
-        """One step of full-batch gradient descent, and what was measured at it."""
-        step = self.descent_.step()
-        if self.descent_.diverged:
-            tried = self.descent_.step_size
-            raise DivergenceError(
-                f"gradient descent diverged: the loss went from {self.descent_.losses[0]:.4g} to "
-                f"{step.loss:.4g} in {len(self.descent_.losses)} steps of "
-                f"learning_rate_init={tried:.4g}. At the start a step of "
-                f"{self.descent_.step_that_works():.4g} would have worked (1 / (1.05 L), L the "
-                "largest curvature there; it grows with residual_beta): use "
-                "learning_rate_init='auto' or this step."
-            )
-        if len(self.history) > 1:
-            self.history[-2]["kappa"] = step.kappa_before
-        self.history.record("train_loss", step.loss)
-        self.history.record("gradient_norm", step.gradient_norm)
-        self.history.record("learning_rate", step.step_size)
-        if self.descent_.auto:
-            self.history.record("largest_curvature", step.largest_curvature)
-            self.history.record("undone", step.undone)
+        """One step of a descent on all rows, and what was measured at it."""
+        here, before = self.descent_.measured_step()
+        for name, value in before.items() if len(self.history) > 1 else ():
+            self.history[-2][name] = value
+        for name, value in here.items():
+            self.history.record(name, value)
 
     def train_step(self, batch, **_):
         """One step of the optimiser on one batch; returns the summed loss, still on the device."""

@@ -92,16 +92,17 @@ class _SGD(_Plain, torch.optim.SGD):
             )
 
 
-_OPTIMIZERS = {"adamw": _AdamW, "adam": _Adam, "sgd": _SGD, "gd": _SGD}
+# The solvers of settings.FULL_BATCH take their own steps, and none of an optimiser.
+_OPTIMIZERS = {"adamw": _AdamW, "adam": _Adam, "sgd": _SGD}
 
 
 def make_optimizer(module, solver, lr, weight_decay):
     """The solver's optimiser; only weight matrices decay, as usual for Transformers."""
-    matrices, others = _matrices_and_others(module)
+    matrices, others = matrices_and_others(module)
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others}]
     lr = 1.0 if lr == "auto" else lr  # until the curvature is measured
     betas = {"betas": _betas(module)} if solver.startswith("adam") else {}
-    return _OPTIMIZERS[solver](groups, lr=lr, weight_decay=0.0, fused=True, **betas)
+    return _OPTIMIZERS.get(solver, _SGD)(groups, lr=lr, weight_decay=0.0, fused=True, **betas)
 
 
 def _betas(module):
@@ -114,7 +115,7 @@ def _betas(module):
     return (0.9, 0.98 if module.arch.embedding == "token" else 0.999)
 
 
-def _matrices_and_others(module):
+def matrices_and_others(module):
     """Weight matrices, which decay, and the rest: biases, norms, and the vectors of token ids.
 
     A vector that no text of the training part holds has no gradient, and would only shrink.
@@ -139,7 +140,7 @@ class PerCandidate(_Plain):
     _EPS = 1e-8
 
     def __init__(self, module, solver, lr, weight_decay):
-        matrices, others = _matrices_and_others(module)
+        matrices, others = matrices_and_others(module)
         self.solver, self.betas, like = solver, _betas(module), module.W_in
         self.rates = torch.as_tensor(lr).to(like)
         self.decays = torch.as_tensor(weight_decay).to(like)

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Solvers that take one step an epoch, on all rows, without an optimiser of torch's.
+FULL_BATCH = ("gd", "lbfgs", "gauss_newton")
+
+# Those whose steps use curvature; in float32 its rounding would decide.
+SECOND_ORDER = ("lbfgs", "gauss_newton")
+
+# What they measure at a step, beside loss, gradient norm and step size, by name in the history.
+STEP_DETAILS = (
+    *("kappa", "largest_curvature", "undone"),
+    *("damping", "gain", "remainder"),
+    *("step_norm", "n_evaluations"),
+)
+
 
 @dataclass(frozen=True)
 class TrainingSettings:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from ..exceptions import DivergenceError
+from .settings import SECOND_ORDER
 from .skorch_names import Callback
 
 
@@ -53,6 +54,8 @@ class StopRule(Callback):
         self.reference_ = min(self.reference_, loss)
         if self.patience is not None and self.since_ >= self.patience:
             raise StopTraining
+        if net.descent_ is not None and net.descent_.finished:
+            raise StopTraining
 
     def _copy(self):
         return [weight.clone() for weight in self.weights_]
@@ -75,9 +78,12 @@ def make_rule(settings, beta, validated):
     patience = settings.n_iter_no_change if may_stop else None
     given = beta.ravel()
     in_words = float(given[0]) if (given == given[0]).all() else beta.tolist()
+    steps = f"Lower learning_rate_init (now {settings.learning_rate!r}), or"
+    if settings.solver in SECOND_ORDER:  # these find the length of their steps
+        steps = f"Raise weight_decay (now {settings.weight_decay:g}), or lower"
     advice = (
-        f"Lower learning_rate_init (now {settings.learning_rate!r}), or residual_beta (now "
-        f"{in_words!r}), which scales the curvature; solver is {settings.solver!r}."
+        f"{steps} residual_beta (now {in_words!r}), which scales the curvature; solver is "
+        f"{settings.solver!r}."
     )
     return StopRule(monitor, patience, settings.tol, validated, advice)
 

@@ -1,4 +1,4 @@
-"""The certificate: gradient descent on an estimator's loss, with a bound on every step it takes."""
+"""The certificate: descent on an estimator's loss, with a bound on every step it takes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sklearn.base import clone
 from .. import theory
 from .._training.descent import GradientDescent
 from .._training.device import own_threads
+from .._training.gauss_newton import GaussNewton
 from .._validation import check_integer
 from . import constants
 from .constants import check_estimator, check_kernel_size
@@ -22,7 +23,7 @@ _KERNEL_EVERY_STEP = 200
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearConvergenceCertificate:
-    """Gradient descent on one problem with a bound on every step, all in float64.
+    """Descent on one problem with a bound on every step, all in float64.
 
     The bounds are a posteriori: the curvature kappa_t of a step is known once the loss after it is,
     so they explain steps that were taken and predict none. What they add to the measured losses is
@@ -80,6 +81,9 @@ class LinearConvergenceCertificate:
         gradient comes to the smallest one that alpha_t allows. NaN if no step is certified.
         """
         steps = self.steps[self.steps["status"] == "certified"]
+        if "damping" in steps:
+            certified = steps["loss"] - steps["bound"]
+            return float((certified / (certified + steps["margin"])).median())
         columns = [name for name in ("alpha", "alpha_tangent") if name in steps]
         # The smallest ||grad Phi||^2 that the constants allow at this loss.
         smallest = 2 * steps[columns].max(axis=1) * steps["loss"]
@@ -95,16 +99,18 @@ class LinearConvergenceCertificate:
             alpha_tangent (lambda_min of the tangent kernel, where it was measured), bound (on
             Phi_{t+1}, from the greater of the two constants), contraction (bound / Phi_t), margin
             (bound - Phi_{t+1}), kappa_error and status; see
-            :func:`~sklearn_restrans.theory.path_certificate`.
+            :func:`~sklearn_restrans.theory.path_certificate`. Of "gauss_newton" those of
+            :func:`~sklearn_restrans.theory.gauss_newton_certificate`.
         """
         return self.steps.copy()
 
     def _kind_of_bound(self):
         if np.isnan(self.certified_share):
             return ""
+        known = "remainder" if "damping" in self.steps else "kappa"
         return (
-            "The bound on a step is a posteriori (its kappa contains the next loss) and certifies "
-            f"{self.certified_share:.2%} of the measured decrease (median of the steps). "
+            f"The bound on a step is a posteriori (its {known} contains the next loss) and "
+            f"certifies {self.certified_share:.2%} of the measured decrease (median of the steps). "
         )
 
     def __repr__(self):
@@ -121,7 +127,7 @@ class LinearConvergenceCertificate:
 def certify_linear_convergence(
     estimator, X, y, sample_weight=None, *, n_steps=None, tangent_kernel="auto"
 ):
-    """Run gradient descent and certify every step it takes.
+    """Run gradient or Gauss-Newton descent and certify every step it takes.
 
     ``Phi_{t+1} = Phi_t - mu (1 - mu kappa_t / 2) ||grad Phi_t||^2``, kappa_t from three measured
     numbers, and ``||grad Phi_t||^2 >= 2 alpha_t Phi_t``. If kappa_t < 2 / mu, the step therefore
@@ -129,13 +135,18 @@ def certify_linear_convergence(
     The bound is a posteriori, since kappa_t contains the loss after the step: nothing is claimed
     about steps that were not taken.
 
+    A Gauss-Newton step of damping lambda left at most ``(lambda / (lambda + lambda_min(J J^T)) +
+    e_t)^2`` of the loss, where e_t, measured after the step, is the part of the residual that the
+    linear model of the step missed.
+
     Parameters
     ----------
     estimator : estimator
-        ResidualTransformerRegressor or -Classifier with solver="gd" and loss="squared_error"; it is
-        cloned. The path is the one its `fit` takes with dtype="float64", device="cpu" and the same
-        `random_state`, without the stop rule and callbacks. It is in float64 whatever `dtype` says.
-        Steps that learning_rate_init="auto" undoes are not part of it.
+        ResidualTransformerRegressor or -Classifier with solver="gd" or "gauss_newton", and
+        loss="squared_error"; it is cloned. The path is the one its `fit` takes with
+        dtype="float64", device="cpu" and the same `random_state`, without the stop rule and
+        callbacks. It is in float64 whatever `dtype` says. Steps that learning_rate_init="auto"
+        undoes are not part of it.
     X, y : array-like
         Data as for `fit`.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -144,7 +155,8 @@ def certify_linear_convergence(
         Number of steps; None means `max_iter` of the estimator.
     tangent_kernel : {"auto", True, False}, default="auto"
         Whether to measure lambda_min(J J^T), the best constant of the model, at each step in
-        addition to alpha of W_U and the last W_2. "auto" does so up to N c = 200.
+        addition to alpha of W_U and the last W_2. "auto" does so up to N c = 200. Gauss-Newton
+        steps are certified by it alone.
 
     Returns
     -------
@@ -176,7 +188,7 @@ def certify_linear_convergence(
     ValueError: certify_linear_convergence needs the squared error, got loss='log_loss': set \
 loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
     """
-    check_estimator(estimator, "certify_linear_convergence")
+    check_estimator(estimator, "certify_linear_convergence", solvers=("gd", "gauss_newton"))
     if tangent_kernel not in ("auto", True, False):
         raise ValueError(f"tangent_kernel must be 'auto', True or False, got {tangent_kernel!r}.")
     # The clone is never fitted: the descent below moves the weights of the objective's own model.
@@ -185,6 +197,14 @@ loss='squared_error' (of a classifier: to one-hot targets, as in the paper).
         at = estimator.__restrans_objective__(X, y, sample_weight)
         n_steps = check_integer("n_steps", at.n_steps if n_steps is None else n_steps)
         objective = at.objective
+        if estimator.solver == "gauss_newton":
+            if not tangent_kernel:
+                raise ValueError(
+                    "solver='gauss_newton' is certified by the tangent kernel alone: set "
+                    "tangent_kernel=True or 'auto'."
+                )
+            check_kernel_size(objective, "pass fewer rows")
+            return _certificate_of_gauss_newton(objective, n_steps)
         if tangent_kernel == "auto":
             tangent_kernel = constants.n_residuals(objective) <= _KERNEL_EVERY_STEP
         if tangent_kernel:
@@ -256,6 +276,33 @@ def _certificate_of(path, descent, tangent_kernel):
     scale = constants.scale_of(objective)
     return LinearConvergenceCertificate(
         frame, product, verdict, float(loss[-1]), scale, n, arch.n_outputs
+    )
+
+
+def _certificate_of_gauss_newton(objective, n_steps):
+    descent, path = GaussNewton(objective), []
+    while len(path) < n_steps:
+        spectrum = constants.kernel(objective)
+        # Cholesky's rounding changes the eigenvalues of the matrix solved with by this much.
+        rounding = len(spectrum.eigenvalues) * np.finfo(float).eps * spectrum.eigenvalues[0]
+        loss = descent.loss
+        step, _ = descent.measured_step()
+        if descent.finished:
+            break
+        lambda_min = max(0.0, spectrum.lambda_min - rounding)
+        path.append((loss, step["damping"], lambda_min, step["remainder"]))
+    if not path:
+        raise ValueError(
+            "no Gauss-Newton step lowers the loss from the weights training starts from: there is "
+            "nothing to certify."
+        )
+    loss, *measured = np.array(path).T
+    frame, product, verdict = theory.gauss_newton_certificate(
+        np.append(loss, descent.loss), *measured
+    )
+    n, c = len(objective.data), objective.module.arch.n_outputs
+    return LinearConvergenceCertificate(
+        frame, product, verdict, descent.loss, constants.scale_of(objective), n, c
     )
 
 

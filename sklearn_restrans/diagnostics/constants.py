@@ -8,23 +8,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call, vmap
 
 from .._model.products import average_tokens, last_token, read_token
+from .._training.jacobian import weight_jacobians
 from ..theory import pl_constant, tangent_kernel
 from .protocol import check_objective
 
 # Rows N c up to which an N c x N c matrix is decomposed: about 10 s on one core at the limit.
 MAX_KERNEL_ROWS = 2_000
-
-# Largest size in bytes of the part of the Jacobian that is formed at once.
-_JACOBIAN_BYTES = 2**28
-
-# Sequences differentiated together, which bounds the activations that are kept.
-_CHUNK = 64
 
 
 class ReadOut(NamedTuple):
@@ -128,26 +121,9 @@ def why_zero(objective):
 
 
 def output_jacobian(objective):
-    """Derivatives of all outputs by each weight tensor, as arrays (N c, *shape) one by one.
-
-    The outputs of a sample depend on its own input only, so all samples share the backward passes:
-    one for each output of a sample.
-    """
-    module, rows = objective.module, n_residuals(objective)
-    # Fixed betas are buffers: they enter the outputs, but nothing is differentiated by them.
-    weights = {k: p.detach() for k, p in module.named_parameters() if p.requires_grad}
-    fixed = dict(module.named_buffers())
-    (x, mask), _, _ = objective.data.batch(np.arange(len(objective.data)))
-    for names in _groups(weights, rows):
-        others = fixed | {k: w for k, w in weights.items() if k not in names}
-
-        # One sample at a time for vmap, which adds the batch of samples outside.
-        def outputs(part, x, mask, others=others):
-            batch = x[None], None if mask is None else mask[None]
-            return functional_call(module, others | part, batch)[0]
-
-        for block in _jacobians(outputs, {k: weights[k] for k in names}, x, mask):
-            yield block.flatten(0, 1).numpy()
+    """Derivatives of all outputs by each weight tensor, as arrays (N c, *shape) one by one."""
+    for _, block in weight_jacobians(objective):
+        yield block.flatten(0, 1).numpy()
 
 
 def _row_jacobians(function, rows):
@@ -156,39 +132,6 @@ def _row_jacobians(function, rows):
     out = function(rows)
     by_output = [torch.autograd.grad(o, rows, retain_graph=True)[0] for o in out.sum(0)]
     return torch.stack(by_output, 1)
-
-
-def _jacobians(function, weights, x, mask):
-    """Derivatives of function(weights, x_i, mask_i), (c,), of every sample: each (N, c, *shape).
-
-    Every sample has a copy of the weights, so that one backward pass gives the derivatives of one
-    output for all of them. Not ``torch.func.jacrev``: its first call imports torch's compiler.
-    """
-    chunks = {name: [] for name in weights}
-    for start in range(0, len(x), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        n = len(x[part])
-        own = {k: w.expand(n, *w.shape).detach().requires_grad_() for k, w in weights.items()}
-        masks = None if mask is None else mask[part]
-        out = vmap(function, (0, 0, None if mask is None else 0))(own, x[part], masks)
-        wanted = {"inputs": tuple(own.values()), "retain_graph": True, "materialize_grads": True}
-        by_output = [torch.autograd.grad(o, **wanted, allow_unused=True) for o in out.sum(0)]
-        for name, derivatives in zip(own, zip(*by_output, strict=True), strict=True):
-            chunks[name].append(torch.stack(derivatives, 1))
-    return [torch.cat(parts) for parts in chunks.values()]
-
-
-def _groups(weights, rows):
-    """Names of the weights, in groups whose Jacobians together keep within the limit of bytes."""
-    group, size = [], 0
-    for name, weight in weights.items():
-        needed = 8 * rows * weight.numel()  # float64
-        if group and size + needed > _JACOBIAN_BYTES:
-            yield group
-            group, size = [], 0
-        group.append(name)
-        size += needed
-    yield group
 
 
 def kernel(objective):
@@ -203,7 +146,7 @@ def residuals(objective):
     return torch.cat(parts).flatten().numpy()
 
 
-def check_estimator(estimator, function, descent=True, initial=True):
+def check_estimator(estimator, function, descent=True, initial=True, solvers=("gd",)):
     """Refuse an estimator whose loss is not the square loss, or that takes other steps.
 
     With `initial` it must also have one residual_beta from the start, as a search has not.
@@ -222,10 +165,16 @@ def check_estimator(estimator, function, descent=True, initial=True):
             f"{function} needs the loss of all rows that are passed, and early_stopping=True sets "
             "some of them aside: set early_stopping=False."
         )
-    if descent and estimator.solver != "gd":
+    if descent and estimator.solver not in solvers:
+        other = "; or solver='gauss_newton'" if "gauss_newton" in solvers else ""
         raise ValueError(
             f"{function} needs full-batch gradient descent, got solver={estimator.solver!r}: "
-            "set solver='gd' and learning_rate_init='auto' (or a number)."
+            f"set solver='gd' and learning_rate_init='auto' (or a number){other}."
+        )
+    if estimator.solver == "gauss_newton" and estimator.weight_decay not in (0, "auto"):
+        raise ValueError(
+            f"{function} needs the loss alone: weight_decay must be 0, got "
+            f"{estimator.weight_decay!r}."
         )
 
 

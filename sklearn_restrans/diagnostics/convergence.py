@@ -49,20 +49,30 @@ class Convergence:
     Parameters
     ----------
     loss : array-like of shape (n_epochs,)
-        Weighted mean training loss Phi of each epoch, on standardised targets. With solver="gd" it
-        is the loss at the weights before the epoch's step; with the other solvers it is the mean
-        over the epoch's batches.
+        Weighted mean training loss Phi of each epoch, on standardised targets and without weight
+        decay. With "gd", "lbfgs" and "gauss_newton" it is the loss at the weights before the
+        epoch's step; with the other solvers it is the mean over the epoch's batches.
     learning_rate : array-like of shape (n_epochs,)
-        Step size at the end of each epoch.
+        Step size at the end of each epoch; 1 for "gauss_newton", NaN for "lbfgs", whose line search
+        scales a direction that has no size of its own.
     validation_loss : array-like of shape (n_epochs,), default=None
         The same loss on the validation part, if there was one.
     gradients : array-like of shape (n_records, 3), default=None
         Rows (epoch, Phi, ||grad Phi||), with Phi and its gradient at the same weights and on the
-        same data. With solver="gd" these are all training rows, at the start of each epoch. With
-        the other solvers they are the probe set, at the end of the epochs at which conditioning is
-        recorded, where epoch 0 is before training.
+        same data. With "gd", "lbfgs" and "gauss_newton" these are all training rows, at the start
+        of each epoch. With the other solvers they are the probe set, at the end of the epochs at
+        which conditioning is recorded, where epoch 0 is before training.
     scale : float, default=None
         s = 2 / (N c) for the squared error; None for other losses.
+    details : mapping of str to array-like of shape (n_epochs,), default=None
+        What a descent on all rows measured at its steps, by name; kept as `details`, and columns of
+        :meth:`to_frame`. Of "gd" ``kappa`` (the curvature that the step met) and, with
+        learning_rate_init="auto", ``largest_curvature`` and ``undone``. Of "gauss_newton"
+        ``damping`` (lambda), ``gain`` (the decrease of the loss as a share of the one foretold by
+        the quadratic model; 0 if no step lowered it), ``n_evaluations`` (dampings tried) and, for
+        the squared error, ``remainder`` (what the linear model missed of the new residual, as a
+        share of the old one). Of "lbfgs" ``step_norm`` (length of the step) and ``n_evaluations``
+        (of loss and gradient).
 
     Attributes
     ----------
@@ -74,8 +84,9 @@ class Convergence:
     contraction : float
         exp(-rate), the mean factor of the loss per epoch.
     relative_loss : ndarray of shape (n_epochs,)
-        Phi / Phi_0, where Phi_0 is the first entry of `loss`. For solver="gd" that is the loss at
-        the weights training started from, for the other solvers the mean over the first epoch.
+        Phi / Phi_0, where Phi_0 is the first entry of `loss`. For "gd", "lbfgs" and "gauss_newton"
+        that is the loss at the weights training started from, for the other solvers the mean over
+        the first epoch.
     gradient_epochs, gradient_loss, gradient_norm : ndarray of shape (n_records,)
         The columns of `gradients`.
     pl_ratio : ndarray of shape (n_records,)
@@ -97,7 +108,16 @@ class Convergence:
     (0.5, 2.0)
     """
 
-    def __init__(self, loss, learning_rate, validation_loss=None, *, gradients=None, scale=None):
+    def __init__(
+        self,
+        loss,
+        learning_rate,
+        validation_loss=None,
+        *,
+        gradients=None,
+        scale=None,
+        details=None,
+    ):
         self.loss = np.asarray(loss, dtype=float)
         self.learning_rate = np.asarray(learning_rate, dtype=float)
         self.validation_loss = (
@@ -110,6 +130,7 @@ class Convergence:
         self.gradient_epochs = gradients[:, 0].astype(int)
         self.gradient_loss, self.gradient_norm = gradients[:, 1], gradients[:, 2]
         self.scale = scale
+        self.details = {name: np.asarray(values) for name, values in (details or {}).items()}
 
     @property
     def rate(self):
@@ -170,8 +191,8 @@ class Convergence:
         if len(epochs) < 4:
             raise ValueError(
                 "a local rate needs the gradient at 4 or more equally spaced epochs, and "
-                f"{len(epochs)} were recorded. solver='gd' records every epoch; the other solvers "
-                "do so with conditioning_interval=1."
+                f"{len(epochs)} were recorded. 'gd', 'lbfgs' and 'gauss_newton' record every "
+                "epoch; the other solvers do so with conditioning_interval=1."
             )
         # theory counts by record; divided by their distance it is the rate per epoch.
         rates = np.array(theory.local_rate(norm)) / (epochs[1] - epochs[0])
@@ -235,7 +256,7 @@ class Convergence:
         -------
         frame : DataFrame indexed by epoch
             Columns loss, relative_loss and learning_rate, and, if recorded, validation_loss,
-            gradient_norm and pl_ratio.
+            those of `details`, gradient_norm and pl_ratio.
         """
         columns = {
             "loss": self.loss,
@@ -244,6 +265,7 @@ class Convergence:
         }
         if self.validation_loss is not None:
             columns["validation_loss"] = self.validation_loss
+        columns.update(self.details)
         frame = pd.DataFrame(columns, index=pd.Index(self.epochs, name="epoch"))
         if len(self.gradient_epochs):
             recorded = {"gradient_norm": self.gradient_norm, "pl_ratio": self.pl_ratio}

@@ -5,9 +5,10 @@ for a mean squared error) and w the argument `sample_weight`. All formulas are w
 multiplied by ``sqrt(s w_i)``, so that ``Phi = 1/2 ||R||^2``; rows of weight 0 are dropped.
 
 The constants hold for the square loss and full-batch gradient descent with one step size for all
-parameters, without weight decay and dropout. W_U and the last W_2 must be trained and not be used
-elsewhere. They do not hold for cross-entropy. float32 input is refused, because its rounding hides
-every eigenvalue below 6e-8 of the largest one.
+parameters, without weight decay and dropout; `gauss_newton` has the bound for steps of that name.
+W_U and the last W_2 must be trained and not be used elsewhere. They do not hold for cross-entropy.
+float32 input is refused, because its rounding hides every eigenvalue below 6e-8 of the largest
+one.
 
 References
 ----------
@@ -23,10 +24,13 @@ from .descent import (
     path_certificate,
     step_curvature,
 )
+from .gauss_newton import gauss_newton_certificate, gauss_newton_contraction
 
 __all__ = [
     "certified_contraction",
     "descent_step",
+    "gauss_newton_certificate",
+    "gauss_newton_contraction",
     "linearized_loss",
     "local_rate",
     "path_certificate",

@@ -348,3 +348,62 @@ def certify(n=6, n_outputs=1, X=None, y=None, options=None, **settings):
 def test_what_the_certificate_does_not_cover_is_refused_in_words(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+# ---- Gauss-Newton steps ------------------------------------------------------------------------
+
+
+def gauss_newton(seed, beta=1.0, **settings):
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((15, 5, 3)), rng.standard_normal((15, 2))
+    model = ResidualTransformerRegressor(
+        beta, solver="gauss_newton", random_state=seed, n_iter_no_change=10**6, **settings
+    )
+    return model, X, y
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+@pytest.mark.parametrize("norm", [None, "pre", "post"])
+def test_gauss_newton_steps_keep_their_bound(beta, norm, seed):
+    """The bound, from the frame's own columns, and the path that fit takes."""
+    model, X, y = gauss_newton(seed, beta, norm=norm, max_iter=12)
+    certificate = certify_linear_convergence(model, X, y)
+    frame = certificate.to_frame()
+    after = np.append(frame["loss"][1:], certificate.final_loss)
+    left = frame["damping"] / (frame["damping"] + frame["lambda_min"]) + frame["remainder"]
+    np.testing.assert_allclose(frame["bound"], left**2 * frame["loss"], rtol=1e-12)
+    assert (after <= frame["bound"] * (1 + 1e-12)).all()
+    assert ((left**2 < 1) == (frame["status"] == "certified")).all()
+    if beta:
+        assert (frame["status"] == "certified").any(), "the last steps are nearly exact"
+    assert np.isnan(certificate.certified_share) or 0 < certificate.certified_share <= 1
+    assert "its remainder contains the next loss" in repr(certificate)
+    curve = model.fit(X, y).convergence_
+    # Two ways to the same Jacobian products differ in their rounding, which steps multiply.
+    np.testing.assert_allclose(frame["loss"][:4], curve.loss[:4], rtol=1e-6)
+
+
+def test_the_smallest_eigenvalue_is_that_of_the_start(seed):
+    model, X, y = gauss_newton(seed, max_iter=1)
+    found = certify_linear_convergence(model, X, y).to_frame()["lambda_min"][0]
+    kernel = constants.kernel(model.__restrans_objective__(X, y, None).objective)
+    assert found == pytest.approx(kernel.eigenvalues[-1], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named", "message"),
+    [
+        ({"weight_decay": 0.1}, {}, "weight_decay must be 0, got 0.1"),
+        ({}, {"tangent_kernel": False}, "certified by the tangent kernel alone"),
+    ],
+)
+def test_what_has_no_bound_of_gauss_newton_is_refused(settings, named, message):
+    model, X, y = gauss_newton(0, **settings)
+    with pytest.raises(ValueError, match=message):
+        certify_linear_convergence(model, X, y, **named)
+
+
+def test_nothing_to_descend_is_said():
+    model, X, _ = gauss_newton(0)
+    with pytest.raises(ValueError, match="no Gauss-Newton step lowers the loss"):
+        certify_linear_convergence(model.set_params(init="zero_unembedding"), X, np.zeros(15))

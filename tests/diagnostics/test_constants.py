@@ -8,7 +8,7 @@ import pytest
 import torch
 from theoremproblems import N_PROBLEMS, ROUNDING, blocks_of, measured
 
-from sklearn_restrans.diagnostics import constants
+from sklearn_restrans._training import jacobian
 from sklearn_restrans.diagnostics.constants import (
     output_jacobian,
     read_out,
@@ -66,8 +66,8 @@ def test_jacobian_is_the_same_in_parts(monkeypatch):
     """Large models: some weights at a time, some samples at a time."""
     for problem, *_ in measured()[:6]:
         whole = {block.shape: block for block in output_jacobian(problem.objective)}
-        monkeypatch.setattr(constants, "_JACOBIAN_BYTES", 1)
-        monkeypatch.setattr(constants, "_CHUNK", 2)
+        monkeypatch.setattr(jacobian, "JACOBIAN_BYTES", 1)
+        monkeypatch.setattr(jacobian, "_CHUNK", 2)
         parts = {block.shape: block for block in output_jacobian(problem.objective)}
         monkeypatch.undo()
         assert parts.keys() == whole.keys()

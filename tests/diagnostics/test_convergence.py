@@ -113,9 +113,11 @@ def test_gradient_descent_records_loss_and_gradient_at_every_epoch(cls):
     np.testing.assert_array_equal(curve.gradient_loss, curve.loss)
     np.testing.assert_array_equal(curve.pl_ratio, curve.gradient_norm**2 / (2 * curve.loss))
     frame = curve.to_frame()
-    columns = ["loss", "relative_loss", "learning_rate", "gradient_norm", "pl_ratio"]
+    columns = ["loss", "relative_loss", "learning_rate", "kappa", "largest_curvature", "undone"]
+    columns += ["gradient_norm", "pl_ratio"]
     assert frame.columns.tolist() == columns and frame.index.name == "epoch"
-    assert frame.notna().all(axis=None)
+    assert frame.drop(columns="kappa").notna().all(axis=None)
+    assert frame["kappa"].isna().tolist() == [False] * (len(frame) - 1) + [True]
 
 
 def test_the_realised_pl_ratio_is_above_the_constant():

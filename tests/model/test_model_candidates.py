@@ -6,7 +6,7 @@ import pytest
 import torch
 from coremodels import MASKS, N, T, architecture, random_input, random_model
 
-from sklearn_restrans._model.candidates import copy_to, select, stack, unstack
+from sklearn_restrans._model.candidates import copies, copy_to, select, stack, unstack
 
 
 def candidates(seed, **changes):
@@ -97,3 +97,24 @@ def test_weights_are_copied_back_into_the_models_that_were_stacked(positions, se
         assert model.W_U is W_U, "in place: an optimiser keeps its parameters"
         for name, weight in model.named_parameters():
             assert torch.equal(weight, dict(stacked.named_parameters())[name][k]), name
+
+
+@pytest.mark.parametrize("learn_beta", [False, True])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", None])
+def test_copies_are_views_whose_derivatives_are_their_own(positions, learn_beta, seed):
+    """Each copy sees its own sequence, so its derivatives are those of that sequence."""
+    model = candidates(seed, positions=positions, learn_beta=learn_beta)[0]
+    many = copies(model, 3)
+    assert not many.training
+    for name, weight in many.named_parameters():
+        own = model.get_parameter(name)
+        assert weight.shape == (3, *own.shape) and weight.data_ptr() == own.data_ptr()
+    shape = (3, 1, model.arch.n_tokens, model.arch.n_features)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(model.W_in)
+    out = many(x)[:, 0]
+    weights = list(many.parameters())
+    together = torch.autograd.grad(out.sum(), weights)
+    for k in range(3):
+        alone = torch.autograd.grad(model(x[k]).sum(), list(model.parameters()))
+        for a, b in zip(alone, together, strict=True):
+            torch.testing.assert_close(b[k], a)

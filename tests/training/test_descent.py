@@ -5,34 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from objectives import dense_jacobian, make_objective
 
 from sklearn_restrans import DivergenceError, ResidualTransformerRegressor
-from sklearn_restrans._data.batches import TrainingSet
-from sklearn_restrans._data.sources import DenseSource
-from sklearn_restrans._model.architecture import Architecture
-from sklearn_restrans._model.initialization import reset_parameters
-from sklearn_restrans._model.transformer import ResidualTransformer
-from sklearn_restrans._training.descent import (
-    GradientDescent,
-    Objective,
-    gradient_norm,
-    smooth_step,
-)
-from sklearn_restrans._training.losses import SampleLoss
-
-
-def make_objective(seed, n=20, chunk=256, dtype=torch.float64, init="gaussian", **arch):
-    """A small model on padded sequences with weights."""
-    rng = np.random.default_rng(seed)
-    settings = {"n_features": 2, "n_outputs": 2, "d_model": 4, "d_ff": 6, "activation": "gelu"}
-    module = ResidualTransformer(Architecture(n_tokens=3, **settings | arch))
-    reset_parameters(module, init, torch.Generator().manual_seed(seed))
-    x = torch.tensor(rng.standard_normal((n, 3, 2))).to(dtype)
-    mask = np.arange(3) < rng.integers(1, 4, n)[:, None]
-    target = torch.tensor(rng.standard_normal((n, module.arch.n_outputs))).to(dtype)
-    weight = torch.tensor(rng.uniform(0.5, 1.5, n)).to(dtype)
-    data = TrainingSet(DenseSource(x, mask), target, weight, np.arange(n))
-    return Objective(module.to(dtype), SampleLoss("squared_error"), data, chunk)
+from sklearn_restrans._training.descent import GradientDescent, gradient_norm, smooth_step
 
 
 class Plane:
@@ -111,10 +87,29 @@ def test_hessian_products_and_the_largest_curvature(settings, seed):
     assert smooth_step(objective, seed) == 1 / (1.05 * found)
 
 
+@pytest.mark.parametrize("settings", [{}, {"norm": "post", "n_heads": 2}, {"learn_beta": True}])
+def test_outputs_are_pulled_back_and_changes_pushed_forward(settings, seed):
+    """J^T q and J v, J the dense Jacobian of the plain formulas."""
+    objective, rng = make_objective(seed, chunk=7, **settings), np.random.default_rng(seed)
+    J = dense_jacobian(objective)
+    slope = torch.tensor(rng.standard_normal((20, 2)))
+    pulled = torch.cat([g.flatten() for g in objective.pull_back(slope)])
+    np.testing.assert_allclose(pulled, J.T @ slope.flatten(), rtol=0, atol=1e-12)
+    change = [torch.tensor(rng.standard_normal(p.shape)) for p in objective.parameters]
+    pushed = objective.push_forward(change)
+    flat = torch.cat([c.flatten() for c in change])
+    np.testing.assert_allclose(pushed.flatten(), J @ flat, rtol=0, atol=1e-12)
+    (x, mask), _, _ = objective.data.batch(np.arange(20))
+    np.testing.assert_allclose(
+        objective.outputs(), objective.module(x, mask).detach(), rtol=0, atol=1e-14
+    )
+
+
 def test_derivatives_do_not_touch_the_model(seed):
     objective = make_objective(seed)
     before = [p.detach().clone() for p in objective.parameters]
     objective.gradient(), objective.largest_curvature(0), objective.value()
+    objective.pull_back(objective.outputs()), objective.push_forward(before)
     for p, b in zip(objective.parameters, before, strict=True):
         assert torch.equal(p, b) and p.grad is None
 

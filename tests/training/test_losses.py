@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from sklearn_restrans._training.losses import SampleLoss
+from sklearn_restrans._training.losses import SampleLoss, output_curvature
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,45 @@ def test_log_loss_is_the_cross_entropy_of_torch(seed):
         torch.testing.assert_close(loss(output, target)[k], expected)
     far = torch.tensor([[1e4, -1e4]]).double()
     assert loss(far, torch.tensor([1])).item() == 2e4, "stays finite where softmax is 0"
+
+
+@pytest.mark.parametrize("kind", ["squared_error", "log_loss"])
+@pytest.mark.parametrize("n_outputs", [1, 2, 4])
+def test_the_curvature_by_the_outputs_is_that_of_torch(n_outputs, kind, seed):
+    """Slope and Hessian S S^T of the weighted mean, and S rho the slope."""
+    rng, n = np.random.default_rng(seed), 6
+    F = torch.tensor(3 * rng.standard_normal((n, n_outputs)), requires_grad=True)
+    weight = torch.tensor(rng.integers(0, 3, n)).double()
+    target = torch.tensor(rng.standard_normal((n, n_outputs)))
+    target = target.argmax(1) if kind == "log_loss" else target
+    criterion = SampleLoss(kind)
+
+    def phi(outputs):
+        return (weight * criterion(outputs, target)).mean()
+
+    found = output_curvature(criterion, F.detach(), target, weight)
+    assert found.loss == pytest.approx(phi(F).item(), rel=1e-13)
+    torch.testing.assert_close(found.slope, torch.autograd.grad(phi(F), F)[0])
+    hessian = torch.autograd.functional.hessian(phi, F.detach())
+    width = n_outputs - found.contrasts
+    assert found.contrasts == (kind == "log_loss")
+    units = torch.eye(width, dtype=torch.float64)
+    for i in range(n):
+        columns = [found.times(u.expand(n, width))[i] for u in units]
+        S = torch.stack(columns, 1) if columns else torch.zeros(0, 0, dtype=torch.float64)
+        torch.testing.assert_close(S @ S.T, hessian[i, :width, i, :width])
+        rows = found.transposed(units.expand(n, width, width))[i]
+        torch.testing.assert_close(rows, S.T)
+    torch.testing.assert_close(found.times(found.residual), found.slope[:, :width])
+    torch.testing.assert_close(found.to_outputs(found.slope[:, :width]), found.slope)
+    if kind == "squared_error":
+        assert found.residual.square().sum().item() / 2 == pytest.approx(found.loss, rel=1e-13)
+
+
+def test_the_curvature_of_a_certain_probability_is_finite():
+    """exp(-2,000) is 0 in floating point: right for certain, and wrong for certain."""
+    F = torch.tensor([[0.0, 2000.0], [2000.0, 0.0]])
+    found = output_curvature(SampleLoss("log_loss"), F, torch.tensor([1, 1]), None)
+    for values in (found.residual, found.times(found.residual), found.slope):
+        assert values.isfinite().all()
+    torch.testing.assert_close(found.slope[1].tolist(), [0.5, -0.5])

@@ -74,7 +74,7 @@ def device(monkeypatch):
     """Pretend that fit finds this device; its kernels for optimisers do nothing."""
     for module in (preparation, candidates):
         monkeypatch.setattr(module, "resolve_device", lambda name: META)
-        monkeypatch.setattr(module, "resolve_dtype", lambda *args: torch.float32)
+        monkeypatch.setattr(module, "resolve_dtype", lambda *args, **named: torch.float32)
     for optimizer in (PerCandidate, _Adam, _SGD):
         monkeypatch.setattr(optimizer, "advance", lambda self: None)
     monkeypatch.setattr(candidates, "_budget", lambda device: 10**9)
@@ -112,6 +112,8 @@ def estimator(kind, classes=False, **settings):
         {"early_stopping": True, "n_layers": 2, "norm": "post", "n_heads": 2},
         {"solver": "gd", "learning_rate_init": "auto"},
         {"solver": "gd", "learning_rate_init": 0.01},
+        {"solver": "lbfgs", "weight_decay": 0.1},
+        {"solver": "gauss_newton", "weight_decay": 0.1},
         {"solver": "sgd", "learning_rate_init": "auto", "batch_size": 8},
         {"learn_beta": True, "readout": "last", "positions": "sinusoidal"},
     ],

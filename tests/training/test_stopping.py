@@ -28,6 +28,7 @@ class Losses:
     def __init__(self, losses, monitor):
         self.module_ = torch.nn.Linear(1, 1, bias=False)
         self.losses, self.monitor, self.history = losses, monitor, []
+        self.descent_ = None
 
     def run(self, rule):
         """Number of epochs until the rule stops the training."""
