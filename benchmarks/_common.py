@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -32,8 +33,10 @@ from torch import nn
 from sklearn_restrans import ResidualTransformerRegressor, SequenceView
 from sklearn_restrans._data.scaling import Scaler
 from sklearn_restrans._data.sources import DenseSource, make_source
+from sklearn_restrans._estimators import fitting
+from sklearn_restrans._estimators.candidates import fit_estimators
 from sklearn_restrans._model.architecture import Architecture
-from sklearn_restrans._model.initialization import reset_parameters
+from sklearn_restrans._model.initialization import depth_scale, reset_parameters
 from sklearn_restrans._model.shortcuts import choose, forward
 from sklearn_restrans._model.transformer import ResidualTransformer
 from sklearn_restrans.datasets import fetch_jena_climate
@@ -52,7 +55,9 @@ __all__ = [
     "Target",
     "choose",
     "data_folder",
+    "depth_scale",
     "exponent",
+    "fit_from",
     "flattened",
     "forget_peak",
     "forward",
@@ -64,6 +69,7 @@ __all__ = [
     "light_gbm",
     "make_series",
     "make_windows",
+    "mean_and_half",
     "minilm_folder",
     "our_epochs",
     "our_model",
@@ -216,6 +222,25 @@ class SkorchNet:
         return self.net.predict(self.X)
 
 
+def fit_from(models: list, changes: list[Callable], X, y) -> list:
+    """Fit models of one shape, each from weights that its ``change(module, x)`` has changed.
+
+    They are trained as one stack, as a search over beta trains its candidates. The module holds
+    fresh weights, x (n, T, f) the scaled training sequences. Returns the fitted models, and what
+    ended those that diverged.
+    """
+    make, order = fitting.new_module, iter(changes)
+
+    def changed(problem, *args, **options):
+        module = make(problem, *args, **options)
+        with torch.no_grad():
+            next(order)(module, problem.train.source.take(problem.train.rows)[0])
+        return module
+
+    with patch.object(fitting, "new_module", changed):
+        return fit_estimators(models, X, y)[0]
+
+
 # ---- measuring ---------------------------------------------------------------------------------
 
 
@@ -246,11 +271,17 @@ def half_interval(values) -> float:
     return float(1.96 * np.std(values) / np.sqrt(len(values)))
 
 
-def interval(values):
-    """Mean and half of its 95 % interval over seeds, as text."""
+def mean_and_half(values) -> tuple[float, float]:
+    """Mean over seeds and half of its 95 % interval."""
     n = len(values)
     half = t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n) if n > 1 else np.nan
-    return f"{np.mean(values):.3f} ± {half:.3f}"
+    return float(np.mean(values)), float(half)
+
+
+def interval(values):
+    """`mean_and_half` as text."""
+    mean, half = mean_and_half(values)
+    return f"{mean:.3f} ± {half:.3f}"
 
 
 def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:

@@ -99,6 +99,20 @@ TINY = {
         "pilot_steps": 2,
         "pilot_starts": 1,
     },
+    "bench_init": {
+        "betas": (1.0,),
+        "layers": (1, 2),
+        "lambdas": (1.0,),
+        "n_seeds": 2,
+        "n_pilot_seeds": 1,
+        "n_train": 60,
+        "n_test": 20,
+        "n_descent": 10,
+        "n_hours": 500,
+        "window": 4,
+        "max_iter": 1,
+        "n_steps": 2,
+    },
     "bench_pretrained": {
         "n_head": 16,
         "n_all": 16,
@@ -264,6 +278,58 @@ def test_correlations_of_own_and_common_steps_are_not_averaged_over_opposite_sig
     rows, targets = bench.correlations("gaussian")(None)
     assert [(row["mean, own"], row["mean, common"]) for row in rows] == [(-1.0, 0.5)] * 2
     assert [target.measured for target in targets] == [-0.25] * 2, "their mean stays the target"
+
+
+@pytest.mark.parametrize("embedding", ["linear", "feature"])
+@pytest.mark.parametrize("keeps_size", [False, True])
+def test_conditioned_tokens_have_every_singular_value_raised_by_the_largest(
+    common, embedding, keeps_size
+):
+    """X + sigma_max U V^T, so that the condition number is at most 2."""
+    bench = importlib.import_module("bench_init")
+    options = {"embedding": embedding, "positions": "learned"}
+    n_features = 1 if embedding == "feature" else 3
+    module = common.torch_model(5, 8, n_features, **options).double()
+    x = torch.as_tensor(np.random.default_rng(0).standard_normal((20, 5, n_features)))
+    X = module.embed(x).detach().flatten(0, 1)
+    U, s, Vh = torch.linalg.svd(X, full_matrices=False)
+    raised = (U * (s + s[0])) @ Vh
+    if keeps_size:
+        raised *= X.norm() / raised.norm()
+    bench.condition_tokens(module, x, keeps_size)
+    conditioned = module.embed(x).detach().flatten(0, 1)
+    # float64, and directions of X that are 1e-3 of the largest at least.
+    assert torch.allclose(conditioned, raised, atol=1e-9)
+    assert torch.linalg.cond(conditioned) <= 2
+
+
+def test_a_spectral_start_adds_to_the_diagonals_of_attention_alone(common):
+    bench = importlib.import_module("bench_init")
+    before, after = (common.torch_model(5, 8, n_layers=4) for _ in range(2))
+    bench.Start("depth_scaled", 2.0).change(after, None)
+    added = {"W_Q": 2.0, "W_K": 2.0, "W_V": 1.0}  # sqrt(1 / 4) of 2 at beta = 1
+    for layer, changed in zip(before.layers, after.layers, strict=True):
+        for name, weight in layer.named_parameters():
+            expected = weight + added.get(name, 0) * torch.eye(*weight.shape)[: len(weight)]
+            assert torch.allclose(changed.get_parameter(name), expected, atol=1e-6), name
+
+
+def test_starts_trained_together_are_what_each_is_alone():
+    """Sinusoidal positions are shared within a stack, and conditioned tokens change them."""
+    bench = importlib.import_module("bench_init")
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 5, 3)), rng.standard_normal(40)
+    starts = [bench.Start(), bench.Start(keeps_size=True), bench.Start(lam=1.0, keeps_size=True)]
+    models = [
+        bench.model(bench.ResidualTransformerRegressor, start, 1, 1.0, 0, max_iter=1)
+        for start in starts
+    ]
+    together, _ = bench.fit_all(models, starts, X, y)
+    for k, start in enumerate(starts):
+        model = bench.model(bench.ResidualTransformerRegressor, start, 1, 1.0, 0, max_iter=1)
+        (alone,), _ = bench.fit_all([model], [start], X, y)
+        # Five float32 steps of the same batches, whose products are summed in another order.
+        assert np.allclose(together[k].predict(X), alone.predict(X), atol=1e-3)
 
 
 def test_the_bare_loop_accumulates_the_gradient_of_the_batch(common):
