@@ -34,10 +34,11 @@ def module_conditioning(
     """Conditioning of the attention of any torch module, before and after the residual.
 
     Attention blocks are found by hooks, and the residual by watching what the forward adds to
-    their outputs: Attn(X) is the output of a block in the form in which it is added (after W_O and
-    any scale of it), Z the sum, before a norm that follows it, and X the other operand, without the
-    coefficient that multiplies it, if it is multiplied after the attention began. Each call of a block is a layer, in the order of the calls, so
-    that a block called twice is two layers.
+    their outputs. Attn(X) is the output of a block in the form in which it is added (after W_O and
+    any scale of it). Z is its first sum with a tensor of the same shape that was computed before
+    it, in front of a norm that follows. X is that tensor, without a coefficient that multiplied it
+    since the attention began. Each call of a block is a layer, in the order of the calls, so that a
+    block called twice is two layers.
 
     Parameters
     ----------
@@ -110,6 +111,8 @@ def module_conditioning(
     >>> bool((result.Z.sigma_min > result.attention.sigma_min).all())
     True
     """
+    while isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        module = module.module  # replicas would run outside the watch
     blocks = _checked_blocks(module)
     if residual_beta is not None and not np.isfinite(residual_beta):
         raise ValueError(f"residual_beta must be a finite number or None, got {residual_beta!r}.")
@@ -340,7 +343,10 @@ def _batches(inputs: Any) -> Iterator[_Batch]:
     for value in [inputs] if one else inputs:
         batch = _batch(value)
         if not batch.arrays():
-            raise TypeError("inputs must hold an array or tensor, got none in a batch.")
+            raise TypeError(
+                "each batch of inputs must hold an array or tensor, got none; ask a tokenizer for "
+                "return_tensors='pt'."
+            )
         yield batch
 
 

@@ -2,6 +2,7 @@
 
 import random
 import re
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -179,6 +180,32 @@ def test_half_precision_is_measured_by_its_exact_weights(dtype, seed):
         module_conditioning(module, x, float64=False)
 
 
+def test_tied_weights_and_wrapped_modules_are_those_inside(seed):
+    transformers = pytest.importorskip("transformers")
+    sizes = dict(n_embd=16, n_layer=2, n_head=2, n_inner=24, n_positions=T)
+    ends = dict(vocab_size=40, bos_token_id=0, eos_token_id=0)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **ends))
+    assert model.lm_head.weight is model.transformer.wte.weight
+    ids = torch.randint(5, 30, (N, T), generator=torch.Generator().manual_seed(seed))
+    expected = module_conditioning(model.transformer, ids)
+    assert_same(module_conditioning(model, ids), expected)
+    assert_same(module_conditioning(nn.DataParallel(model), ids), expected)
+    assert model.lm_head.weight is model.transformer.wte.weight
+
+
+def test_a_decoder_of_transformers_is_measured_without_its_attention_to_the_encoder(seed):
+    transformers = pytest.importorskip("transformers")
+    sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24)
+    config = transformers.BertConfig(
+        vocab_size=40, is_decoder=True, add_cross_attention=True, **sizes
+    )
+    draw = torch.Generator().manual_seed(seed)
+    ids = torch.randint(5, 30, (N, T), generator=draw)
+    inputs = {"input_ids": ids, "encoder_hidden_states": torch.randn(N, 4, 16, generator=draw)}
+    found = module_conditioning(transformers.BertModel(config), inputs)
+    assert found.n_layers == 2 and found.n_rows == N * T
+
+
 def test_a_shared_layer_counts_at_each_call(seed):
     module = Embedded(our_model(seed, norm="pre"))
     module.encoder.layers = nn.ModuleList([module.encoder.layers[0]] * 3)
@@ -222,8 +249,9 @@ def test_a_mask_between_tokens_is_not_cut_with_the_sequences(seed):
 
 
 def test_memory_holds_one_chunk_whatever_the_number_of_sequences(monkeypatch):
-    """Chunks are handed on one by one, and each forward sees only its own."""
-    seen, alive = [], []
+    """Chunks are handed on one by one, each forward sees only its own, and no array of a chunk is
+    left when the one after the next is made."""
+    seen, alive, arrays = [], [], []
     module = Embedded(our_model(norm="pre"))
     module.register_forward_pre_hook(lambda _, args: seen.append(len(args[0])))
     monkeypatch.setattr(modules, "_TRACED_NUMBERS", 20_000)
@@ -233,6 +261,8 @@ def test_memory_holds_one_chunk_whatever_the_number_of_sequences(monkeypatch):
         def counted():
             for chunk in chunks:
                 alive.append(len(seen))  # forwards so far: one for each chunk asked for
+                assert not any(array() is not None for old in arrays[:-1] for array in old)
+                arrays.append([weakref.ref(trace.output) for trace in chunk])
                 yield chunk
 
         return read(self, epoch, counted(), **options)
@@ -243,6 +273,7 @@ def test_memory_holds_one_chunk_whatever_the_number_of_sequences(monkeypatch):
     assert result.n_sequences == sum(seen) == 300
     assert alive == list(range(1, len(seen) + 1))
     assert seen[0] == 1 and max(seen) == 20_000 // numbers
+    assert len(arrays) >= 10
 
 
 # ---- the module is left as it was ---------------------------------------------------------------
@@ -434,7 +465,7 @@ BAD = {
     "a number": (encoder, 3, TypeError, "inputs must be an array.*got int"),
     "numbers": (encoder, [1.0, 2.0], TypeError, "each batch of inputs must be .* got float"),
     "objects": (encoder, np.array([["a"]]), TypeError, "inputs must hold numbers, got dtype <U1"),
-    "nothing": (encoder, {"x": None}, TypeError, "inputs must hold an array"),
+    "nothing": (encoder, {"x": None}, TypeError, "must hold an array or tensor"),
     "empty": (encoder, windows(0)[:0], ValueError, "inputs is empty"),
     "no batch": (encoder, [], ValueError, "inputs is empty"),
     "NaN": (encoder, windows(0) * np.nan, ValueError, "layer 0 holds NaN or infinity"),
