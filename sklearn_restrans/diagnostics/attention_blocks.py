@@ -35,6 +35,7 @@ _PROJECTIONS = (
 )
 # Arguments of these that are None unless the keys come from another sequence.
 _OF_ANOTHER_SEQUENCE = ("encoder_hidden_states", "key_value_states")
+_MASKS = ("key_padding_mask", "attention_mask")
 # Operations by the names torch gives them, in and out of place.
 _ADDS = {"add", "add_", "__add__", "__radd__", "__iadd__"}
 _SCALES = {"mul", "mul_", "multiply", "div", "true_divide", "__mul__", "__rmul__", "__imul__"}
@@ -209,8 +210,8 @@ class AttentionWatch(TorchFunctionMode):
         def begin(heads, args, kwargs):
             bound = inspect.signature(heads.forward).bind(*args, **kwargs)
             self._give_up()
-            self._scaled, self._begun = {}, True
             last_call[0] = self.inside = call = _opened(name, heads, bound)
+            self._scaled, self._begun = {}, call is not None
             if call is not None and isinstance(heads, nn.MultiheadAttention):
                 # Weights of each head; `end` gives the caller what it asked for.
                 bound.arguments.update(need_weights=True, average_attn_weights=False)
@@ -253,6 +254,8 @@ class AttentionWatch(TorchFunctionMode):
     def _emitted(self, call: _Call, attention: Tensor) -> None:
         if self.residual_beta is not None:  # the module may overwrite both
             call.inputs, call.attention = call.array(call.query), call.array(attention)
+        # Of what the block was given, only the masks are needed until the forward has ended.
+        call.arguments = {name: call.arguments.get(name) for name in _MASKS}
         self._follow(call, attention)
 
     def _give_up(self) -> None:
@@ -260,6 +263,7 @@ class AttentionWatch(TorchFunctionMode):
         call = self.awaiting
         if call is None:
             return
+        self._scaled, self._begun = {}, False
         self._follow(None)
         if self.residual_beta is None:
             raise ValueError(
