@@ -149,6 +149,9 @@ class _Call:
 class AttentionWatch(TorchFunctionMode):
     """Watches forwards of the module that holds these blocks; see :meth:`forward`.
 
+    The fast paths of nn.TransformerEncoder, its layers and nn.MultiheadAttention show no Z. Each
+    asks ``has_torch_function``, which is true while a function mode is on, and stands aside.
+
     Parameters
     ----------
     blocks : dict of name -> module

@@ -86,8 +86,8 @@ def module_conditioning(
     The forward runs without gradients, dropout and autocast. Training flags, weights, buffers,
     gradients and torch's generators are afterwards as before, and the hooks are gone, also after
     an error. During a forward the module holds the float64 weights, so no other thread may use it.
-    The one fast path of torch that hides Z, nested tensors in ``nn.TransformerEncoder``, is
-    switched off in the module alone; no setting of the process is touched. Compiled modules run
+    torch's fast paths, whose kernels and nested tensors hide Z, stand aside while operations are
+    watched, so that no setting of the module or the process is touched. Compiled modules run
     uncompiled.
 
     Memory is that of the copies and of one chunk, whatever the number of sequences. Of a module in
@@ -278,9 +278,6 @@ class _Runner:
 def borrowed(module: nn.Module, device: torch.device) -> Iterator[None]:
     """The module in evaluation, without gradients and autocast; afterwards all is as before."""
     flags = [(part, part.training) for part in module.modules()]
-    # A TransformerEncoder would hand nested tensors to its layers, whose kernels show no Z. A layer
-    # takes its fast path only if it has no hooks, and watched ones have.
-    nested = [part for part in module.modules() if getattr(part, "use_nested_tensor", False)]
     devices = [device] if device.type == "cuda" else []
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices))
@@ -292,14 +289,10 @@ def borrowed(module: nn.Module, device: torch.device) -> Iterator[None]:
             # Not module.eval(), which a class may override to do more than this.
             for part, _ in flags:
                 part.training = False
-            for part in nested:
-                part.use_nested_tensor = False
             yield
         finally:
             for part, training in flags:
                 part.training = training
-            for part in nested:
-                part.use_nested_tensor = True
 
 
 def _is_compiled(part: nn.Module) -> bool:

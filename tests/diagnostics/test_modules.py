@@ -372,7 +372,8 @@ def test_buffers_that_a_forward_changes_are_as_before(seed):
 
 def test_the_fast_path_hides_nothing_and_comes_back(seed, monkeypatch):
     """In evaluation without gradients and with padding, torch hands nested tensors to the layers:
-    the test sees that it does so here, and does not while Z is measured."""
+    the test sees that it does so before and after, and does not while Z is measured. The kernel of
+    a whole layer is not called either."""
     module, x, pad = Embedded(our_model(seed, norm="post")).eval(), windows(seed), padding()
     pad = torch.arange(T) >= torch.tensor([T, 2, 4] * 3)[:, None]  # nested ones end in padding
     nested = []
@@ -380,15 +381,19 @@ def test_the_fast_path_hides_nothing_and_comes_back(seed, monkeypatch):
     monkeypatch.setattr(
         torch, "_nested_tensor_from_mask", lambda *a, **k: nested.append(1) or make(*a, **k)
     )
+    kernels, kernel = [], torch._transformer_encoder_layer_fwd
+    monkeypatch.setattr(
+        torch, "_transformer_encoder_layer_fwd", lambda *a: kernels.append(1) or kernel(*a)
+    )
     with torch.no_grad(), pytest.warns(UserWarning, match="nested tensors"):
         module(x, pad)
-    assert len(nested) == 1
+    assert len(nested) == 1 and len(kernels) == 3
     found = module_conditioning(module, (x, pad))
-    assert len(nested) == 1
+    assert len(nested) == 1 and len(kernels) == 3
     assert_same(found, of_ours(our_model(seed, norm="post"), x, ~pad))
     with torch.no_grad():
         module(x, pad)
-    assert len(nested) == 2
+    assert len(nested) == 2 and len(kernels) == 6
 
 
 def test_autocast_and_gradients_of_the_caller_have_no_part(seed):
