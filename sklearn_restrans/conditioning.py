@@ -15,6 +15,7 @@ from .diagnostics import (
     MatrixConditioning,
     conditioning_from_traces,
     measure_conditioning,
+    module_conditioning,
 )
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "MatrixConditioning",
     "conditioning_from_traces",
     "measure_conditioning",
+    "module_conditioning",
 ]
 
 

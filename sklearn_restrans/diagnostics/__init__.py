@@ -15,6 +15,7 @@ from .linearized import (
     linearized_prediction,
     suggest_residual_beta,
 )
+from .modules import module_conditioning
 from .traces import LayerTrace
 
 __all__ = [
@@ -30,5 +31,6 @@ __all__ = [
     "conditioning_from_traces",
     "linearized_prediction",
     "measure_conditioning",
+    "module_conditioning",
     "suggest_residual_beta",
 ]

@@ -53,6 +53,10 @@ TINY = {
         "n_epochs": 1,
         "cases": (("last", 4, 4), ("mean", 4, 4)),
         "samples": (4,),
+        "n_sequences": 20,
+        "module_layers": 2,
+        "module_cases": ((4, 4),),
+        "memory": (20, 40),
     },
     "bench_beta_path": {
         "n_windows": 300,
