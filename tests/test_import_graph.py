@@ -112,9 +112,10 @@ INSIDE = {
     },
     "theory": {
         "numbers": set(),
+        "collapse": {"numbers"},
         "constants": {"numbers"},
         "descent": {"numbers"},
-        "__init__": {"constants", "descent"},
+        "__init__": {"collapse", "constants", "descent"},
     },
     "_training": {
         "__init__": set(),
@@ -153,14 +154,20 @@ INSIDE = {
         "importance": set(),
         "records": set(),
         "traces": set(),
+        "matrices": set(),
+        "summary": set(),
         "measure": {"traces"},
         "protocol": {"traces"},
-        "conditioning": {"measure", "protocol", "traces"},
+        "attention": {"measure", "protocol", "summary", "traces"},
+        "collapse": {"protocol", "traces"},
+        "conditioning": {"matrices", "measure", "protocol", "summary", "traces"},
         "constants": {"protocol"},
         "certificate": {"constants"},
         "linearized": {"constants"},
         "__init__": {
+            "attention",
             "certificate",
+            "collapse",
             "conditioning",
             "convergence",
             "importance",
@@ -194,10 +201,12 @@ INSIDE = {
     },
     "plotting": {
         "axes": set(),
+        "attention": {"axes"},
         "beta_path": {"axes"},
         "curves": {"axes"},
+        "depth": {"axes"},
         "spectra": {"axes", "curves"},
-        "__init__": {"beta_path", "curves", "spectra"},
+        "__init__": {"attention", "beta_path", "curves", "depth", "spectra"},
     },
     "model_selection": {
         "grid_search": set(),
@@ -238,6 +247,8 @@ ARRAYS_ALONE = {
     "diagnostics.measure",
     "diagnostics.traces",
     "diagnostics.conditioning",
+    "diagnostics.matrices",
+    "diagnostics.summary",
 }
 SKLEARN_PRIVATE = {
     name
