@@ -75,9 +75,7 @@ def test_every_name_that_get_lists_can_be_got():
         result.get("")
     names = str(error.value).split("one of ")[1].split(";")[0].split(", ")
     assert len(names) == 17
-    assert all(
-        np.isfinite(two_records().get(name, of)) for name in names for of in result.matrices
-    )
+    assert all(np.isfinite(two_records().get(name, of)) for name in names for of in result.matrices)
 
 
 def test_repr_is_a_sentence_about_the_last_layer():

@@ -1,4 +1,4 @@
-"""The words for numbers: what a condition number means for a step, and how softmax lost its keys."""
+"""Words for numbers: what a condition number means for a step, and how softmax lost its keys."""
 
 import numpy as np
 import pytest
