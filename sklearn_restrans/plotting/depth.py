@@ -76,7 +76,9 @@ class DepthProfileDisplay:
             :func:`~sklearn_restrans.measure_conditioning` returns for other data.
         quantity : str, default="sigma_min"
             A quantity of :meth:`Conditioning.get`. "sequence_sigma_min" is drawn with bands over
-            the sequences. One of the softmax matrices, such as "score_std", has one line.
+            the sequences; where the tokens of X have become equal its rank is 1, and the smallest
+            singular value that counts is the largest one. A quantity of the softmax matrices, such
+            as "score_std", has one line.
         stage : {"final", "initial"}, default="final"
             After or before training.
         ax : matplotlib Axes, default=None
