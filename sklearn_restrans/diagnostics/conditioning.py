@@ -241,7 +241,7 @@ class Conditioning:
             the softmax matrices, which belong to "attention" and are nan for the others.
         """
         frames = []
-        for of in self.matrices:
+        for of in self.matrices or MATRICES:  # of an empty record the view says so
             view = self._view(of)
             columns = {name: getattr(view, name) for name in ("input_rank", *OF_MATRIX)}
             for k, name in enumerate(QUANTILES):

@@ -100,9 +100,12 @@ def test_it_reaches_through_a_pipeline_and_refuses_what_it_cannot_use():
 
 
 @pytest.mark.long
-def test_on_jena_the_sufficient_beta_is_sufficient_and_loose():
-    """Eight layers with post norm, before training: what each beta keeps, and what was promised."""
-    frame = fetch_jena_climate(frequency="1h")
+def test_on_jena_the_sufficient_beta_is_sufficient_and_loose(data_dir):
+    """Eight layers with post norm after an epoch, 200 windows: seen 2026-12-01, beta = 0, .5, 1,
+    2, 4, 8 the worst layer and window kept 0, .29, .53, .75, .87 and .93 of the spread; beta = 9.3
+    is sure to keep half, and kept .94. Theorem 4.1 asks for 9.9 without its condition on the input.
+    """
+    frame = fetch_jena_climate(data_dir, frequency="1h")
     X, y = make_supervised(frame, target="T (degC)", horizon=24, window=24)
     rows = np.linspace(24, len(y) - 1, 200).astype(int)
     X, y = X[rows], np.asarray(y)[rows]
@@ -114,11 +117,9 @@ def test_on_jena_the_sufficient_beta_is_sufficient_and_loose():
         ).fit(X, y)
 
     found = {beta: model(beta) for beta in (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)}
-    for beta, fit in found.items():
+    for fit in found.values():
         bound = lambda_skip_bound(fit, X, kept=0.5, layer_norm=True)
         assert (bound.kept_share >= bound.sure_share).all()
-        print(f"beta {beta:g}: kept {bound.kept_share.round(2)}")
-        print(f"   sufficient {bound.sufficient_beta.round(1)}, sure {bound.sure_share.round(2)}")
     beta = float(lambda_skip_bound(found[1.0], X, layer_norm=True).sufficient_beta.max())
     for _ in range(3):  # the inputs of the layers move with beta
         fit = model(beta)
@@ -129,7 +130,4 @@ def test_on_jena_the_sufficient_beta_is_sufficient_and_loose():
     assert bound.sure_share.min() >= 0.5 - 1e-9 and bound.kept_share.min() >= 0.5
     S = max(np.linalg.norm(layer.W_V.detach().numpy(), 2) for layer in fit.net_.module_.layers)
     paper = lambda_skip(0.25, float(S), math.sqrt(24))
-    print(
-        f"ours {beta:.1f} keeps {bound.kept_share.min():.2f}; the paper's {paper:.1f} for S {S:.2f}"
-    )
     assert paper > beta > 1.0

@@ -182,3 +182,5 @@ def test_a_record_of_a_version_without_x_is_read_and_says_what_it_lacks():
     with pytest.raises(ValueError, match="X was not recorded by the version that made"):
         old.get("sigma_min", of="X")
     assert Conditioning().matrices == ()
+    with pytest.raises(ValueError, match="nothing was recorded yet"):
+        Conditioning().to_frame()
