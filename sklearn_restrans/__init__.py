@@ -18,8 +18,8 @@ from .convergence import (
     linearized_prediction,
     suggest_residual_beta,
 )
-from .diagnostics import channel_importance
-from .exceptions import DivergenceError
+from .diagnostics import attention_over_lags, channel_importance, lambda_skip_bound
+from .exceptions import DivergenceError, RankCollapseWarning
 from .model_selection import (
     BetaPath,
     ResidualTransformerClassifierCV,
@@ -29,22 +29,31 @@ from .model_selection import (
     make_convergence_scorer,
     residual_beta_path,
 )
-from .plotting import BetaPathDisplay, ConvergenceDisplay, SpectrumDisplay
+from .plotting import (
+    AttentionDisplay,
+    BetaPathDisplay,
+    ConvergenceDisplay,
+    DepthProfileDisplay,
+    SpectrumDisplay,
+)
 from .text import SequenceVectorizer
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "AttentionDisplay",
     "BetaPath",
     "BetaPathDisplay",
     "Conditioning",
     "Convergence",
     "ConvergenceDisplay",
+    "DepthProfileDisplay",
     "DivergenceError",
     "LinearConvergenceCertificate",
     "LinearizedPrediction",
     "PretrainedTextClassifier",
     "PretrainedTextRegressor",
+    "RankCollapseWarning",
     "ResidualBetaSuggestion",
     "ResidualTransformerClassifier",
     "ResidualTransformerClassifierCV",
@@ -58,8 +67,10 @@ __all__ = [
     "StackedGridSearchCV",
     "TextEmbedder",
     "as_sequences",
+    "attention_over_lags",
     "certify_linear_convergence",
     "channel_importance",
+    "lambda_skip_bound",
     "linearized_prediction",
     "make_conditioning_scorer",
     "make_convergence_scorer",

@@ -112,10 +112,11 @@ INSIDE = {
     },
     "theory": {
         "numbers": set(),
+        "collapse": {"numbers"},
         "constants": {"numbers"},
         "descent": {"numbers"},
         "gauss_newton": {"numbers"},
-        "__init__": {"constants", "descent", "gauss_newton"},
+        "__init__": {"collapse", "constants", "descent", "gauss_newton"},
     },
     "_training": {
         "__init__": set(),
@@ -164,16 +165,22 @@ INSIDE = {
         "importance": set(),
         "records": set(),
         "traces": set(),
+        "matrices": set(),
+        "summary": set(),
         "measure": {"traces"},
         "protocol": {"traces"},
         "attention_blocks": {"traces"},
-        "conditioning": {"measure", "protocol", "traces"},
+        "attention": {"measure", "protocol", "summary", "traces"},
+        "collapse": {"protocol", "traces"},
+        "conditioning": {"matrices", "measure", "protocol", "summary", "traces"},
         "constants": {"protocol"},
         "certificate": {"constants"},
         "linearized": {"constants"},
         "modules": {"attention_blocks", "conditioning", "measure", "traces"},
         "__init__": {
+            "attention",
             "certificate",
+            "collapse",
             "conditioning",
             "convergence",
             "importance",
@@ -208,10 +215,12 @@ INSIDE = {
     },
     "plotting": {
         "axes": set(),
+        "attention": {"axes"},
         "beta_path": {"axes"},
         "curves": {"axes"},
+        "depth": {"axes"},
         "spectra": {"axes", "curves"},
-        "__init__": {"beta_path", "curves", "spectra"},
+        "__init__": {"attention", "beta_path", "curves", "depth", "spectra"},
     },
     "model_selection": {
         "grid_search": set(),
@@ -252,6 +261,8 @@ ARRAYS_ALONE = {
     "diagnostics.measure",
     "diagnostics.traces",
     "diagnostics.conditioning",
+    "diagnostics.matrices",
+    "diagnostics.summary",
 }
 SKLEARN_PRIVATE = {
     name

@@ -20,7 +20,7 @@ from .._training.progress import ProgressBar
 from .._training.settings import FULL_BATCH
 from .._training.skorch_names import PrintLog
 from .._training.state import continue_net, net_state, restore_net
-from .._training.stopping import EpochHook, EpochTasks, make_rule
+from .._training.stopping import EpochHook, EpochTasks, StopWhen, make_rule
 from .._training.vocabulary import met_ids_only
 from ..diagnostics.conditioning import Conditioning
 from .probe import Probe
@@ -83,6 +83,8 @@ class Run:
         if settings.conditioning_interval is not None:
             hook = EpochHook(self.probe.record, settings.conditioning_interval)
             hooks.insert(0, ("conditioning", hook))
+        if settings.on_collapse == "stop":
+            hooks.append(("collapse", StopWhen(lambda: self.probe.collapsed)))
         if task is not None and task.context is not None:
             hooks.append(("epoch_tasks", EpochTasks(task, partial(self._attributes, task))))
         self.watched = bool(callbacks) or not {"conditioning", "epoch_tasks"}.isdisjoint(
@@ -136,7 +138,7 @@ class Run:
     def finish(self, best_epoch):
         """The result of the training, once its loop has ended."""
         if self.probe.conditioning.epochs[-1] != best_epoch:
-            self.probe.record(best_epoch)
+            self.probe.record(best_epoch, over=True)
         return Trained(self.net, best_epoch, self.probe.conditioning, self.probe.gradients)
 
 

@@ -280,6 +280,16 @@ class RunParameters:
         '``convergence_``. "auto" draws 64 sequences for the gradients, and measures the '
         "conditioning on part of them: 1,024 tokens in total, but at least 16 sequences.",
     )
+    on_collapse: str = parameter(
+        "ignore",
+        '{"ignore", "warn", "stop"}',
+        [StrOptions({"ignore", "warn", "stop"})],
+        "What to do when a record of the conditioning shows rank collapse: a layer whose tokens "
+        "differ from their mean by less than 1e-3 of their norm, though those of the model's input "
+        'do not. "warn" issues a RankCollapseWarning, once a fit; "stop" also ends the training '
+        "with that epoch, or with the first one if the start has collapsed. Records are taken "
+        "before and after training, and in between with ``conditioning_interval``.",
+    )
     device: str = parameter(
         "auto",
         "str",

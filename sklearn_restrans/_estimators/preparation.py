@@ -345,4 +345,5 @@ def training_settings(estimator, problem):
         verbose=int(estimator.verbose),
         conditioning_interval=estimator.conditioning_interval,
         conditioning_samples=estimator.conditioning_samples,
+        on_collapse=estimator.on_collapse,
     )

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
+
 import numpy as np
 import torch
 
 from .._model.transformer import ResidualTransformer
 from .._training.descent import Objective, gradient_norm
 from .._training.settings import FULL_BATCH
+from ..diagnostics.collapse import rank_collapse_of
 from ..diagnostics.conditioning import Conditioning
 from ..diagnostics.measure import COUNTED_IN
 from ..diagnostics.traces import LayerTrace
-from ..exceptions import DivergenceError
+from ..exceptions import DivergenceError, RankCollapseWarning
 
 # Numbers of X and of the softmax matrices of a chunk of traces: 4 MB each in float64.
 _TRACED_NUMBERS = 500_000
+
+# First names of modules that a warning looks past, to the line that called fit.
+_OURS = ("sklearn_restrans", "sklearn.", "skorch", "joblib", "contextlib", "threadpoolctl")
 
 # Squares of larger entries are no float64 numbers, and a matrix of them has no spectrum.
 _LARGEST_ENTRY = 1e150
@@ -53,6 +60,7 @@ class Probe:
         # The history of a descent on all rows has their gradient at every epoch.
         self.with_gradient = settings.solver not in FULL_BATCH
         self.conditioning, self.gradients = Conditioning(), []
+        self.on_collapse, self.collapsed, self._warned = settings.on_collapse, False, False
 
     def _measured_rows(self, n_tokens):
         """Evenly spread rows of the probe set that hold enough tokens together."""
@@ -62,17 +70,40 @@ class Probe:
         n = max(_FEWEST_MEASURED, int(_MEASURED_TOKENS // n_tokens))
         return rows if n >= len(rows) else rows[np.arange(n) * len(rows) // n]
 
-    def record(self, epoch):
-        """Conditioning, and loss and gradient norm, of the present weights."""
+    def record(self, epoch, *, over=False):
+        """Conditioning, and loss and gradient norm, of the present weights.
+
+        ``over`` says that training has ended, so that a collapse cannot stop it.
+        """
         # Layers that are not trained do not change.
         frozen = self.net.module_.arch.n_trained == 0 and self.gradients
         traces = None if frozen else self._finite_traces(epoch)
         self.conditioning.record(epoch, traces, _N_SPECTRA, COUNTED_IN)
+        if self.on_collapse != "ignore":
+            self._watch(epoch, over)
         if self.with_gradient:
             self.net.module_.eval()
             objective = Objective(self.net.module_, self.net.criterion_, self.seen)
             loss, gradient = objective.gradient()
             self.gradients.append((epoch, loss, gradient_norm(gradient)))
+
+    def _watch(self, epoch, over):
+        """Note whether the last record shows rank collapse, and warn of the first that does."""
+        found = rank_collapse_of(self.conditioning)
+        self.collapsed = found is not None
+        if found is None or self._warned:
+            return
+        self._warned = True
+        beta = float(self.net.module_.layer_beta(found.layer)[0])
+        end = ""
+        if self.on_collapse == "stop" and not over:
+            end = f" Training ends after {'the first epoch' if not epoch else 'this epoch'}."
+        warnings.warn(
+            f"{found.in_words(epoch)} Raise residual_beta (now {beta:.3g} in that layer), take "
+            f"fewer layers, or pass on_collapse='ignore'.{end}",
+            RankCollapseWarning,
+            stacklevel=_level_of_caller(),
+        )
 
     def _finite_traces(self, epoch):
         for chunk in layer_traces(self.net.module_, self.data.source, self.rows):
@@ -81,6 +112,17 @@ class Probe:
                 size = f"has entries of {largest:.1g}" if np.isfinite(largest) else "is not finite"
                 raise DivergenceError(f"Z {size} after epoch {epoch}. {self.advice}")
             yield chunk
+
+
+def _level_of_caller():
+    """The stacklevel with which a warning of the caller points at the user's line.
+
+    Between them stand this package and what runs its fits.
+    """
+    frame, level = inspect.currentframe().f_back, 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def exact_copy(module):

@@ -38,6 +38,8 @@ class TrainingSettings:
     verbose : int
     conditioning_interval : int or None
     conditioning_samples : int or "auto"
+    on_collapse : str
+        As the estimators take it; pickles of earlier versions lack it.
     """
 
     loss: str
@@ -56,3 +58,4 @@ class TrainingSettings:
     verbose: int
     conditioning_interval: int | None
     conditioning_samples: int | str
+    on_collapse: str = "ignore"

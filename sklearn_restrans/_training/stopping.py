@@ -99,6 +99,20 @@ class EpochHook(Callback):
             self.hook(len(net.history))
 
 
+class StopWhen(Callback):
+    """Ends the training after an epoch for which ``condition()`` is true.
+
+    It comes after the stop rule, which must have seen the epoch whose weights are kept.
+    """
+
+    def __init__(self, condition):
+        self.condition = condition
+
+    def on_epoch_end(self, net, **_):
+        if self.condition():
+            raise StopTraining
+
+
 class EpochTasks(Callback):
     """Tells scikit-learn's callbacks of every epoch, as subtasks of the task of the fit.
 

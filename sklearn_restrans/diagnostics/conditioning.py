@@ -1,113 +1,28 @@
 """Conditioning of attention before and after the residual: result object and functions.
 
-Every quantity is measured in float64 on a fixed probe set of sequences, for Attn(X) ("attention")
-and for Z = Attn(X) + beta X ("Z") of each layer. This module works on arrays only; an estimator
-provides them as :class:`LayerTrace` (see `protocol`).
+Every quantity is measured in float64 on a fixed probe set of sequences, for the input X of each
+layer, for Attn(X) ("attention") and for Z = Attn(X) + beta X ("Z"). This module works on arrays
+only; an estimator provides them as :class:`LayerTrace` (see `protocol`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from .. import _linalg
 from .._linalg import kth_singular_value
+from .matrices import OF_MATRIX, MatrixConditioning
 from .measure import COUNTED_IN, MATRICES, QUANTILES, SOFTMAX_QUANTITIES, measure
 from .protocol import fitted_traces
+from .summary import attention_state, describe
 from .traces import LayerTrace
 
 __all__ = ["Conditioning", "MatrixConditioning", "conditioning_from_traces", "measure_conditioning"]
-
-_OF_MATRIX = (
-    *("sigma_min", "sigma_last", "sigma_max", "condition_number", "effective_rank"),
-    *("stable_rank", "numerical_rank", "rank_collapse"),
-)
-_IN_WORDS = {
-    "sigma_min": "sigma_min",
-    "condition_number": "condition number",
-    "effective_rank": "effective rank",
-    "rank_collapse": "rank-collapse residual",
-}
-
-
-@dataclass(frozen=True, eq=False)
-class MatrixConditioning:
-    """Conditioning of one matrix, Attn(X) or Z, at E epochs in L layers.
-
-    Singular values are those of the sequences stacked to one matrix of `n_rows` rows.
-
-    Attributes
-    ----------
-    singular_values : ndarray of shape (E, L, d)
-        In descending order; nan from index min(n_rows, d) on.
-    numerical_rank : int ndarray of shape (E, L)
-        Number of singular values above min(max(n_rows, d) * eps, sqrt(eps)) * sigma_max, with the
-        eps of the type in which ranks are counted: float32 for a fitted model, otherwise the type
-        of the arrays.
-    rank_collapse : ndarray of shape (E, L)
-        Median over sequences of ||Z_i - 1 z_i^T||_F / ||Z_i||_F; 0 is full collapse.
-    sequence_sigma_min : ndarray of shape (E, L, 5)
-        Minimum, quartiles and maximum over sequences of the r_i-th singular value of the
-        sequence's own matrix (T_i, d), where r_i is the numerical rank of its input X_i.
-    input_rank : int ndarray of shape (E, L)
-        Numerical rank r of the layer's stacked input X, counted in the same way.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.random.default_rng(0).standard_normal((8, 5, 4))
-    >>> Z = conditioning_from_traces([[LayerTrace(X, 0 * X, 2 * X)]]).Z
-    >>> Z.singular_values.shape, Z.sigma_min.shape
-    ((1, 1, 4), (1, 1))
-    """
-
-    singular_values: np.ndarray
-    numerical_rank: np.ndarray
-    rank_collapse: np.ndarray
-    sequence_sigma_min: np.ndarray
-    input_rank: np.ndarray
-
-    @property
-    def _spectrum(self) -> np.ndarray:
-        return np.nan_to_num(self.singular_values)  # a missing value counts as zero
-
-    @property
-    def sigma_max(self) -> np.ndarray:
-        """Largest singular value, shape (E, L)."""
-        return self._spectrum[..., 0]
-
-    @property
-    def sigma_min(self) -> np.ndarray:
-        """Singular value sigma_r with r = `input_rank`, shape (E, L)."""
-        return kth_singular_value(self._spectrum, self.input_rank)
-
-    @property
-    def sigma_last(self) -> np.ndarray:
-        """Singular value at index min(n_rows, d), shape (E, L).
-
-        It is rounding where `numerical_rank` is below that index.
-        """
-        return kth_singular_value(self._spectrum, (~np.isnan(self.singular_values)).sum(axis=-1))
-
-    @property
-    def condition_number(self) -> np.ndarray:
-        """sigma_max / sigma_r, shape (E, L); infinite if sigma_r is 0."""
-        return _linalg.condition_number(self._spectrum, self.input_rank)
-
-    @property
-    def effective_rank(self) -> np.ndarray:
-        """exp(entropy of s / sum s), shape (E, L) (Roy & Vetterli 2007)."""
-        return _linalg.effective_rank(self._spectrum)
-
-    @property
-    def stable_rank(self) -> np.ndarray:
-        """||.||_F^2 / ||.||_2^2, shape (E, L)."""
-        return _linalg.stable_rank(self._spectrum)
 
 
 def _of_Z(name: str) -> property:
@@ -120,7 +35,7 @@ def _of_weights(name: str, doc: str) -> property:
 
 
 class Conditioning:
-    """Conditioning of every layer before (Attn) and after the residual (Z), epoch by epoch.
+    """Conditioning of every layer before (X, Attn) and after the residual (Z), epoch by epoch.
 
     Formula: Z = Attn(X) + beta X. For the sequences of a fixed probe set stacked to one matrix,
     sigma_min is sigma_r with r = `input_rank`, the numerical rank of the layer's input X; the
@@ -130,9 +45,13 @@ class Conditioning:
 
     Attributes
     ----------
-    attention, Z : MatrixConditioning
-        The matrix before and after the residual; arrays of shape (n_epochs, n_layers), and
-        `singular_values` of shape (n_epochs, n_layers, d).
+    X, attention, Z : MatrixConditioning
+        The layer's input, and the matrix before and after the residual; arrays of shape
+        (n_epochs, n_layers), and `singular_values` of shape (n_epochs, n_layers, d). X is missing
+        from records that an earlier version pickled.
+    sigma_min_ratio : ndarray
+        sigma_min of Z over that of X: what the residual kept of the weakest direction.
+        `attention.sigma_min_ratio` is what attention alone left of it.
     sigma_min, sigma_max, condition_number, effective_rank, stable_rank, rank_collapse : ndarray
         Those of Z.
     input_rank : int ndarray of shape (n_epochs, n_layers)
@@ -146,6 +65,12 @@ class Conditioning:
         nats; the mean standard deviation of the scores within a row, over keys of positive weight;
         and the mean number, over sequences and heads, of keys that are the largest in at least one
         row. Flat rows have a small standard deviation, saturated rows a small entropy.
+    attention_entropy_share : ndarray of shape (n_epochs, n_layers)
+        Mean over the rows of their entropy over log T (over the number of keys that a row may
+        read, where a model is causal); 1 is uniform attention, 0 one key.
+    attention_state : ndarray of str of shape (n_epochs, n_layers)
+        "flat" (score_std < 0.1: each token becomes the mean), "saturated" (entropy share < 0.25:
+        rows pick a key each), "selective" in between, "" if no softmax matrices were recorded.
     attention_sigma_min, attention_effective_rank : ndarray of shape (n_epochs, n_layers)
         Medians over the T_i x T_i softmax matrices of sigma_{T_i} and of the effective rank. They
         come from the first sequences of the probe, and from no more of them than cost as much as
@@ -174,12 +99,14 @@ class Conditioning:
     """
 
     sigma_min = _of_Z("sigma_min")
+    sigma_min_ratio = _of_Z("sigma_min_ratio")
     sigma_max = _of_Z("sigma_max")
     condition_number = _of_Z("condition_number")
     effective_rank = _of_Z("effective_rank")
     stable_rank = _of_Z("stable_rank")
     rank_collapse = _of_Z("rank_collapse")
     attention_entropy = _of_weights("attention_entropy", "Mean row entropy in nats")
+    attention_entropy_share = _of_weights("attention_entropy_share", "Mean entropy over log T")
     attention_sigma_min = _of_weights("attention_sigma_min", "Median smallest singular value")
     attention_effective_rank = _of_weights("attention_effective_rank", "Median effective rank")
     attention_singular_values = _of_weights("attention_singular_values", "Median spectrum")
@@ -249,8 +176,22 @@ class Conditioning:
     n_rows = property(lambda self: self._probe.get("n_rows", 0), doc="Rows of the stack.")
     d_model = property(lambda self: self._probe.get("d_model", 0), doc="Columns of the stack.")
     input_rank = property(lambda self: self._stack("input_rank"), doc="Rank of each layer's input.")
+    X = property(lambda self: self._view("X"), doc="X, the input of each layer.")
     attention = property(lambda self: self._view("attention"), doc="Attn(X), before the residual.")
     Z = property(lambda self: self._view("Z"), doc="Z = Attn(X) + beta X, after the residual.")
+
+    @property
+    def matrices(self) -> tuple[str, ...]:
+        """Names of the matrices that were recorded: "X", "attention" and "Z"."""
+        return tuple(
+            of for of in MATRICES if self._records and f"{of}.singular_values" in self._records[0]
+        )
+
+    @property
+    def attention_state(self) -> np.ndarray:
+        """Whether attention is "flat", "selective" or "saturated", shape (n_epochs, n_layers)."""
+        states: np.ndarray = attention_state(self.score_std, self.attention_entropy_share)
+        return states
 
     def get(self, quantity: str, of: str = "Z", layer: int = -1, stage: str = "final") -> float:
         """One number, for scorers.
@@ -258,11 +199,12 @@ class Conditioning:
         Parameters
         ----------
         quantity : str
-            Name of an array of shape (n_epochs, n_layers) of this object or of its `Z` and
-            `attention`, or "sequence_sigma_min", which stands for its median over sequences.
-        of : {"Z", "attention"}, default="Z"
-            Matrix after or before the residual. It has no effect on quantities of the softmax
-            matrices and on "input_rank".
+            Name of an array of numbers of shape (n_epochs, n_layers) of this object or of its `Z`,
+            `attention` and `X`, or "sequence_sigma_min", which stands for its median over
+            sequences.
+        of : {"Z", "attention", "X"}, default="Z"
+            Matrix after or before the residual, or the layer's input. It has no effect on
+            quantities of the softmax matrices and on "input_rank".
         layer : int, default=-1
             Layer, counted from 0, or from the end if negative.
         stage : {"final", "initial"}, default="final"
@@ -294,18 +236,19 @@ class Conditioning:
         Returns
         -------
         frame : DataFrame
-            Columns epoch, layer (from 0), of ("attention" or "Z"), n_rows, input_rank, the
+            Columns epoch, layer (from 0), of ("X", "attention" or "Z"), n_rows, input_rank, the
             quantities of the matrix, the quantiles sequence_sigma_min_*, and the quantities of
-            the softmax matrices, which belong to "attention" and are nan for "Z".
+            the softmax matrices, which belong to "attention" and are nan for the others.
         """
         frames = []
-        for of, view in (("attention", self.attention), ("Z", self.Z)):
-            columns = {name: getattr(view, name) for name in ("input_rank", *_OF_MATRIX)}
+        for of in self.matrices or MATRICES:  # of an empty record the view says so
+            view = self._view(of)
+            columns = {name: getattr(view, name) for name in ("input_rank", *OF_MATRIX)}
             for k, name in enumerate(QUANTILES):
                 columns[f"sequence_sigma_min_{name}"] = view.sequence_sigma_min[..., k]
             for name in SOFTMAX_QUANTITIES:
                 values = getattr(self, name)
-                # Z has no softmax matrices of its own.
+                # X and Z have no softmax matrices of their own.
                 columns[name] = values if of == "attention" else np.full_like(values, np.nan)
             # The order of ravel: layers run fastest, within each epoch.
             index = {
@@ -315,52 +258,42 @@ class Conditioning:
                 "n_rows": self.n_rows,
             }
             frames.append(pd.DataFrame(index | {k: v.ravel() for k, v in columns.items()}))
-        # A stable sort by position keeps Attn and Z of one record together.
+        # A stable sort by position keeps X, Attn and Z of one record together.
         return pd.concat(frames).sort_index(kind="stable").reset_index(drop=True)
 
     def __repr__(self) -> str:
         if not self._records:
             return "Conditioning: nothing recorded yet"
-        when = " -> ".join(
-            "before training" if epoch == 0 else f"after epoch {epoch}"
-            for epoch in dict.fromkeys((self._epochs[0], self._epochs[-1]))
-        )
-        r, d, L = int(self.input_rank[-1, -1]), self.d_model, self.n_layers
-        probe = f"{self.n_sequences} sequences, {self.n_rows} rows"
-        lines = [f"Conditioning of layer {L - 1}, the last of {L}, {when} ({probe})"]
-        # Both matrices with the same quantities, so that the effect of the residual is seen.
-        for of, label in (("attention", "Attn"), ("Z", "Z")):
-            parts = [f"{text} {self._change(name, of)}" for name, text in _IN_WORDS.items()]
-            lines.append(f"  {label + ':':5} {', '.join(parts)}")
-        lines.append(f"  the input has rank {r} of {d}")
-        if r < d:
-            lines[-1] += f": sigma_min is sigma_{r}"
-        # W_V turns Attn(X) out of the row space of X, so Z may have twice the rank of X.
-        rank_of_Z = int(self.Z.numerical_rank[-1, -1])
-        if rank_of_Z < d:
-            lines[-1] += f"; Z has rank {rank_of_Z}, and its sigma_{d} is rounding"
-        return "\n".join(lines)
-
-    def _change(self, name: str, of: str) -> str:
-        values = [f"{self.get(name, of, stage=stage):.3g}" for stage in ("initial", "final")]
-        return " -> ".join(values if len(self._records) > 1 else values[:1])
+        return describe(self)
 
     def _stack(self, name: str) -> np.ndarray:
         if not self._records:
             raise ValueError("nothing was recorded yet; call record, or fit the estimator.")
+        # Of records that an earlier version pickled.
+        if name == "attention_entropy_share" and name not in self._records[0]:
+            return np.full(self.score_std.shape, np.nan)
         # The probe is the same in every record, so all arrays of one name have one shape.
         return np.stack([record[name] for record in self._records])
 
     def _view(self, of: str) -> MatrixConditioning:
-        # The rank of the input is one for both matrices and stored once.
-        names = [field.name for field in fields(MatrixConditioning) if field.name != "input_rank"]
+        if self._records and of not in self.matrices:
+            raise ValueError(
+                "X was not recorded by the version that made this record; call "
+                "measure_conditioning(estimator, X), or fit again."
+            )
+        # What belongs to the input is one for all matrices and stored once.
+        shared = ("input_rank", "input_sigma_min")
+        names = [field.name for field in fields(MatrixConditioning) if field.name not in shared]
         arrays = {name: self._stack(f"{of}.{name}") for name in names}
-        return MatrixConditioning(**arrays, input_rank=self._stack("input_rank"))
+        rank, smallest = self._stack("input_rank"), None
+        if "X" in self.matrices:
+            smallest = kth_singular_value(np.nan_to_num(self._stack("X.singular_values")), rank)
+        return MatrixConditioning(**arrays, input_rank=rank, input_sigma_min=smallest)
 
 
 def check_quantity(quantity: str, of: str, stage: str) -> None:
     """Refuse names that :meth:`Conditioning.get` does not know."""
-    names = (*_OF_MATRIX, "sequence_sigma_min", "input_rank", *SOFTMAX_QUANTITIES)
+    names = (*OF_MATRIX, "sequence_sigma_min", "input_rank", *SOFTMAX_QUANTITIES)
     _check_choice("quantity", quantity, names)
     _check_choice("of", of, tuple(MATRICES))
     _check_choice("stage", stage, ("final", "initial"))

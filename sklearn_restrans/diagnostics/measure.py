@@ -17,14 +17,15 @@ from .._linalg import StreamingQR, kth_singular_value, numerical_rank, rank_coll
 from .traces import LayerTrace, checked, unpadded
 
 # Matrices measured before and after the residual, with the field of LayerTrace that holds them.
-MATRICES = {"attention": "attention", "Z": "output"}
+MATRICES = {"X": "inputs", "attention": "attention", "Z": "output"}
 # Quantiles over sequences of each sequence's own smallest singular value.
 QUANTILES = {"min": 0.0, "q25": 0.25, "median": 0.5, "q75": 0.75, "max": 1.0}
 # Scalars of the softmax matrices.
 SOFTMAX_QUANTITIES = (
-    *("attention_entropy", "attention_sigma_min", "attention_effective_rank"),
-    *("score_std", "n_argmax_keys"),
+    *("attention_entropy", "attention_entropy_share", "attention_sigma_min"),
+    *("attention_effective_rank", "score_std", "n_argmax_keys"),
 )
+_SUMS = ("attention_entropy", "attention_entropy_share", "score_std", "n_argmax_keys")
 # Type in whose precision ranks of a fitted model's matrices are counted. A fit in float32 or
 # bfloat16 holds its weights and position tables in float32 (only products are in bfloat16), and
 # singular values below the eps of float32 are the rounding of these. A fit in float64 is counted
@@ -79,7 +80,7 @@ class _LayerMeasurement:
         self.dtype = np.dtype(dtype)
         self.n_sequences = self.n_tokens = 0
         d = (0, *np.shape(trace.inputs))[-1]
-        self.qr = {of: StreamingQR(d) for of in ("inputs", *MATRICES)}
+        self.qr = {of: StreamingQR(d) for of in MATRICES}
         self.sigma: dict[str, list[np.ndarray]] = {of: [] for of in MATRICES}
         self.collapse: dict[str, list[np.ndarray]] = {of: [] for of in MATRICES}
         self.softmax = _SoftmaxMeasurement()
@@ -92,14 +93,15 @@ class _LayerMeasurement:
         share = min(1.0, self.n_spectra / max(1, len(trace.inputs)))
         self.n_spectra = max(0.0, self.n_spectra - len(trace.inputs))
         for group in unpadded(trace):
-            X = self._finite(group, "inputs")
-            own = slice(math.ceil(share * len(X)))
-            rank = numerical_rank(_svd(X[own]), X.shape[1:], dtype=self.dtype)
-            self._stack("inputs", X)
+            # X first: the rank of each sequence's input decides which singular value is taken.
+            own, rank = slice(math.ceil(share * len(group.inputs))), None
             for of, field in MATRICES.items():
                 matrices = self._finite(group, field)
-                self._stack(of, matrices)
-                self.sigma[of].append(kth_singular_value(_svd(matrices[own]), rank))
+                self.qr[of].update(matrices.reshape(-1, matrices.shape[-1]))
+                s = _svd(matrices[own])
+                if rank is None:
+                    rank = numerical_rank(s, matrices.shape[1:], dtype=self.dtype)
+                self.sigma[of].append(kth_singular_value(s, rank))
                 self.collapse[of].append(rank_collapse(matrices))
             if group.weights is not None:
                 self.softmax.update(self._finite(group, "weights").astype(np.float64, copy=False))
@@ -108,15 +110,13 @@ class _LayerMeasurement:
         ndim = 4 if field == "weights" else 3
         return _linalg.finite_real(getattr(group, field), f"{field} of layer {self.index}", ndim)
 
-    def _stack(self, of: str, matrices: np.ndarray) -> None:
-        self.qr[of].update(matrices.reshape(-1, matrices.shape[-1]))
-
     def result(self) -> dict[str, np.ndarray]:
         shape = self.qr["Z"].n_rows, self.qr["Z"].n_columns
-        inputs = self.qr["inputs"].singular_values()
-        result = {"input_rank": numerical_rank(inputs, shape, dtype=self.dtype)}
+        result = {}
         for of in MATRICES:
             s = self.qr[of].singular_values()
+            if of == "X":
+                result["input_rank"] = numerical_rank(s, shape, dtype=self.dtype)
             result[f"{of}.singular_values"] = _padded(s, shape[1])
             result[f"{of}.numerical_rank"] = numerical_rank(s, shape, dtype=self.dtype)
             result[f"{of}.rank_collapse"] = np.median(np.concatenate(self.collapse[of]))
@@ -124,6 +124,18 @@ class _LayerMeasurement:
                 np.concatenate(self.sigma[of]), list(QUANTILES.values())
             )
         return result | self.softmax.result(self.n_tokens)
+
+
+def keys_of_rows(weights: np.ndarray) -> np.ndarray:
+    """Number of keys that each row of unpadded softmax matrices (..., T, T) may read, (T,).
+
+    A causal model gives no weight to later tokens. Weights that are zero elsewhere are the rounding
+    of saturated rows, which could have read these keys.
+    """
+    T = weights.shape[-1]
+    causal = T > 1 and not np.triu(weights, 1).any()
+    keys: np.ndarray = np.arange(1, T + 1) if causal else np.full(T, T)
+    return keys
 
 
 def _svd(matrices: np.ndarray) -> np.ndarray:
@@ -135,8 +147,8 @@ class _SoftmaxMeasurement:
     """Quantities of the softmax matrices of one layer, gathered over chunks."""
 
     def __init__(self) -> None:
-        self.totals = dict.fromkeys(("attention_entropy", "score_std", "n_argmax_keys"), 0.0)
-        self.n_matrices = self.n_rows = self.cost = 0
+        self.totals = dict.fromkeys(_SUMS, 0.0)
+        self.n_matrices = self.n_rows = self.n_choices = self.cost = 0
         self.spectra: list[np.ndarray] = []
 
     def update(self, weights: np.ndarray) -> None:
@@ -152,7 +164,13 @@ class _SoftmaxMeasurement:
         deviation = np.where(positive, log - (log.sum(axis=-1) / n_keys)[..., None], 0.0)
         chosen = np.zeros(weights.shape[:3], dtype=bool)
         np.put_along_axis(chosen, weights.argmax(axis=-1), True, axis=-1)
-        self.totals["attention_entropy"] -= float((weights * log).sum())
+        entropy = -(weights * log).sum(axis=-1)
+        keys = keys_of_rows(weights)
+        self.totals["attention_entropy"] += float(entropy.sum())
+        self.totals["attention_entropy_share"] += float(
+            (entropy[..., keys > 1] / np.log(keys[keys > 1])).sum()
+        )
+        self.n_choices += n * n_heads * int((keys > 1).sum())
         self.totals["score_std"] += float(np.sqrt((deviation**2).sum(axis=-1) / n_keys).sum())
         self.totals["n_argmax_keys"] += int(chosen.sum())
         self.n_matrices += n * n_heads
@@ -170,8 +188,12 @@ class _SoftmaxMeasurement:
             return {name: np.asarray(np.nan) for name in SOFTMAX_QUANTITIES} | {
                 "attention_singular_values": np.full(n_tokens, np.nan)
             }
-        counts = {"n_argmax_keys": self.n_matrices}
-        result = {k: np.asarray(v / counts.get(k, self.n_rows)) for k, v in self.totals.items()}
+        counts = {"n_argmax_keys": self.n_matrices, "attention_entropy_share": self.n_choices}
+        result = {
+            # Rows that may read one key only have no share: nan if there are no others.
+            name: np.asarray(total / (counts.get(name, self.n_rows) or np.nan))
+            for name, total in self.totals.items()
+        }
         smallest = np.concatenate([s[:, -1] for s in self.spectra])
         ranks = np.concatenate([_linalg.effective_rank(s) for s in self.spectra])
         longest = max(s.shape[1] for s in self.spectra)

@@ -59,8 +59,8 @@ def make_conditioning_scorer(quantity, *, of="Z", layer=-1, stage="final"):
     quantity : str
         A quantity of :meth:`Conditioning.get`, such as "sigma_min"; with the prefix "neg_" its
         negative, since scikit-learn prefers greater scores: "neg_condition_number".
-    of : {"Z", "attention"}, default="Z"
-        After (Z) or before (Attn(X)) the residual connection.
+    of : {"Z", "attention", "X"}, default="Z"
+        After (Z) or before (Attn(X)) the residual connection, or the layer's input X.
     layer : int, default=-1
         Layer; -1 is the last.
     stage : {"final", "initial"}, default="final"
@@ -84,7 +84,7 @@ def make_conditioning_scorer(quantity, *, of="Z", layer=-1, stage="final"):
     >>> make_conditioning_scorer("sigma_min", of="attention")
     make_conditioning_scorer('sigma_min', of='attention', layer=-1, stage='final')
     """
-    _check_name("of", of, "'Z' or 'attention'")
+    _check_name("of", of, "'Z', 'attention' or 'X'")
     _check_name("stage", stage, "'final' or 'initial'")
     check_conditioning_quantity(_without_sign(quantity), of, stage)
     if isinstance(layer, bool) or not isinstance(layer, (int, np.integer)):

@@ -13,9 +13,12 @@ one.
 References
 ----------
 Qin, Zhou, Jiang & Zhu (2025), arXiv:2506.05249: the model ``F = A W_U``, ``A = H W_2 + beta Z``.
+Joseph, Sieber, Zeilinger & Amo Alonso (2025), arXiv:2410.10609: how large beta must be for
+tokens to stay apart (:mod:`.collapse`).
 Karimi, Nutini & Schmidt (2016): the Polyak-Lojasiewicz (PL) inequality.
 """
 
+from .collapse import SkipTerms, kept_spread, lambda_skip, skip_terms, sufficient_beta
 from .constants import linearized_loss, pl_constant, tangent_kernel
 from .descent import (
     certified_contraction,
@@ -27,14 +30,19 @@ from .descent import (
 from .gauss_newton import gauss_newton_certificate, gauss_newton_contraction
 
 __all__ = [
+    "SkipTerms",
     "certified_contraction",
     "descent_step",
     "gauss_newton_certificate",
     "gauss_newton_contraction",
+    "kept_spread",
+    "lambda_skip",
     "linearized_loss",
     "local_rate",
     "path_certificate",
     "pl_constant",
+    "skip_terms",
     "step_curvature",
+    "sufficient_beta",
     "tangent_kernel",
 ]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from sklearn_restrans.conditioning import (
     LayerTrace,
@@ -41,3 +42,22 @@ def assert_same(first, second, rtol=1e-12):
     pd.testing.assert_frame_equal(first.to_frame(), second.to_frame(), rtol=rtol)
     for a, b in ((first.attention, second.attention), (first.Z, second.Z)):
         np.testing.assert_allclose(a.singular_values, b.singular_values, rtol=rtol)
+
+
+class GivenTraces(BaseEstimator):
+    """A fitted estimator whose layers have computed these traces; in chunks of two sequences."""
+
+    best_iteration_ = 1
+
+    def __init__(self, traces):
+        self.traces = traces
+
+    def fit(self, X, y=None):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def __restrans_traces__(self, X):
+        for start in range(0, len(self.traces[0].inputs), 2):
+            yield [part(trace, slice(start, start + 2)) for trace in self.traces]

@@ -27,13 +27,13 @@ def two_records():
 def test_frame_has_one_row_per_epoch_layer_and_matrix():
     result = two_records()
     frame = result.to_frame()
-    assert frame["epoch"].tolist() == [0] * 4 + [4] * 4
-    assert frame["layer"].tolist() == [0, 0, 1, 1] * 2
-    assert frame["of"].tolist() == ["attention", "Z"] * 4
+    assert frame["epoch"].tolist() == [0] * 6 + [4] * 6
+    assert frame["layer"].tolist() == [0, 0, 0, 1, 1, 1] * 2
+    assert frame["of"].tolist() == ["X", "attention", "Z"] * 4
     assert (frame["n_rows"] == 42).all()
-    for view, of in ((result.attention, "attention"), (result.Z, "Z")):
+    for view, of in ((result.X, "X"), (result.attention, "attention"), (result.Z, "Z")):
         rows = frame[frame["of"] == of]
-        for name in ("sigma_min", "condition_number", "numerical_rank", "rank_collapse"):
+        for name in ("sigma_min", "sigma_min_ratio", "numerical_rank", "rank_collapse"):
             assert np.array_equal(rows[name], getattr(view, name).ravel())
         assert np.array_equal(
             rows["sequence_sigma_min_q25"], view.sequence_sigma_min[..., 1].ravel()
@@ -41,7 +41,7 @@ def test_frame_has_one_row_per_epoch_layer_and_matrix():
     assert np.array_equal(
         frame.loc[frame["of"] == "attention", "score_std"], result.score_std.ravel()
     )
-    assert frame.loc[frame["of"] == "Z", "score_std"].isna().all()
+    assert frame.loc[frame["of"] != "attention", "score_std"].isna().all()
 
 
 def test_get_returns_one_number():
@@ -58,7 +58,7 @@ def test_get_returns_one_number():
     ("arguments", "message"),
     [
         ({"quantity": "sigma"}, "quantity must be one of sigma_min, .*n_argmax_keys; got 'sigma'"),
-        ({"quantity": "sigma_min", "of": "attn"}, "of must be one of attention, Z; got 'attn'"),
+        ({"quantity": "sigma_min", "of": "attn"}, "of must be one of X, attention, Z; got 'attn'"),
         ({"quantity": "sigma_min", "stage": "last"}, "stage must be one of final, initial; got"),
         ({"quantity": "sigma_min", "layer": 2}, "layer must be below n_layers = 2, got 2"),
         ({"quantity": "sigma_min", "layer": -3}, "layer must be below n_layers = 2, got -3"),
@@ -70,13 +70,12 @@ def test_get_lists_what_there_is(arguments, message):
 
 
 def test_every_name_that_get_lists_can_be_got():
+    result = two_records()
     with pytest.raises(ValueError, match="quantity must be") as error:
-        two_records().get("")
+        result.get("")
     names = str(error.value).split("one of ")[1].split(";")[0].split(", ")
-    assert len(names) == 15
-    assert all(
-        np.isfinite(two_records().get(name, of)) for name in names for of in ("Z", "attention")
-    )
+    assert len(names) == 17
+    assert all(np.isfinite(two_records().get(name, of)) for name in names for of in result.matrices)
 
 
 def test_repr_is_a_sentence_about_the_last_layer():
@@ -84,11 +83,10 @@ def test_repr_is_a_sentence_about_the_last_layer():
     text = repr(result)
     assert text.startswith(
         "Conditioning of layer 1, the last of 2, before training -> after epoch 4 "
-        "(6 sequences, 42 rows)\n  Attn: sigma_min "
+        "(6 sequences, 42 rows)\n  X:    sigma_min "
     )
     first, last = result.Z.sigma_min[:, 1]
     assert f"\n  Z:    sigma_min {first:.3g} -> {last:.3g}, condition number " in text
-    assert text.endswith("the input has rank 4 of 4")
     once = repr(conditioning_from_traces([[attention_trace()]], epoch=3))
     assert "after epoch 3 (" in once
     assert "->" not in once
@@ -153,3 +151,36 @@ def test_conditioning_refuses_other_objects():
     for other in (StandardScaler().fit(X), make_pipeline(StandardScaler()).fit(X)):
         with pytest.raises(TypeError, match=r"that ends with one, got StandardScaler; for arrays"):
             measure_conditioning(other, X)
+
+
+def test_the_ratio_is_what_the_residual_kept_and_what_attention_left():
+    """X has sigma_min s; attention of half of X leaves s / 2, and beta = 1 makes it 1.5 s."""
+    X = np.random.default_rng(0).standard_normal((5, 6, 4))
+    result = measured(LayerTrace(X, X / 2, 1.5 * X))
+    found = [result.get("sigma_min_ratio", of=of) for of in ("X", "attention", "Z")]
+    np.testing.assert_allclose(found, [1, 0.5, 1.5], rtol=1e-14)
+    assert result.sigma_min_ratio[0, 0] == result.Z.sigma_min_ratio[0, 0]
+    np.testing.assert_allclose(
+        result.X.sigma_min[0, 0], np.linalg.svd(X.reshape(-1, 4), compute_uv=False)[-1], rtol=1e-13
+    )
+    nothing = measured(LayerTrace(0 * X, 0 * X, 0 * X))
+    assert np.isnan(nothing.get("sigma_min_ratio"))
+
+
+def test_a_record_of_a_version_without_x_is_read_and_says_what_it_lacks():
+    result = two_records()
+    for record in result._records:
+        for name in list(record):
+            if name.startswith("X.") or name == "attention_entropy_share":
+                del record[name]
+    old = pickle.loads(pickle.dumps(result))
+    assert old.matrices == ("attention", "Z")
+    assert old.to_frame()["of"].tolist() == ["attention", "Z"] * 4
+    assert old.get("sigma_min") == two_records().get("sigma_min")
+    assert np.isnan(old.sigma_min_ratio).all() and np.isnan(old.attention_entropy_share).all()
+    assert "\n  Z:    sigma_min " in repr(old) and "\n  X: " not in repr(old)
+    with pytest.raises(ValueError, match="X was not recorded by the version that made"):
+        old.get("sigma_min", of="X")
+    assert Conditioning().matrices == ()
+    with pytest.raises(ValueError, match="nothing was recorded yet"):
+        Conditioning().to_frame()

@@ -120,10 +120,11 @@ def matrix_quantities(M, X, real):
 
 def softmax_quantities(weights, real):
     """Quantities of the softmax matrices P (n, h, T, T) on their real tokens."""
-    rows, spreads, keys, smallest, ranks = [], [], [], [], []
+    rows, shares, spreads, keys, smallest, ranks = [], [], [], [], [], []
     for heads, real_i in zip(weights, real, strict=True):
         for P in heads[:, real_i][:, :, real_i]:
             rows += [entropy(p) for p in P]
+            shares += [entropy(p) / np.log(len(p)) for p in P if len(p) > 1]
             spreads += [np.log(p[p > 0]).std() for p in P]
             keys.append(len(set(P.argmax(axis=1))))
             s = np.linalg.svd(P, compute_uv=False)
@@ -131,6 +132,7 @@ def softmax_quantities(weights, real):
             ranks.append(np.exp(entropy(s / s.sum())))
     return {
         "attention_entropy": np.mean(rows),
+        "attention_entropy_share": np.mean(shares),
         "score_std": np.mean(spreads),
         "n_argmax_keys": np.mean(keys),
         "attention_sigma_min": np.median(smallest),
@@ -155,7 +157,7 @@ def check(model, kind, X, record=None, rtol=SAME, rounding=1e-13):
     layers = layers_of(weights, embedding, model.n_heads, model.norm, real)
     assert record.n_layers == len(layers) and record.n_rows == real.sum()
     for index, (inputs, attention, Z, P) in enumerate(layers):
-        for view, M in ((record.attention, attention), (record.Z, Z)):
+        for view, M in ((record.X, inputs), (record.attention, attention), (record.Z, Z)):
             quantities = matrix_quantities(M, inputs, real)
             largest = quantities["sigma_max"]
             for name, expected in quantities.items():

@@ -11,8 +11,10 @@ from descentmodels import gd, sequences
 from layertraces import attention_trace, measured
 
 from sklearn_restrans import (
+    attention_over_lags,
     certify_linear_convergence,
     channel_importance,
+    lambda_skip_bound,
     linearized_prediction,
     suggest_residual_beta,
 )
@@ -35,6 +37,8 @@ def results():
         "LinearizedPrediction": linearized_prediction(model, X, y, n_steps=2),
         "ResidualBetaSuggestion": suggest_residual_beta(model, X, y, [0, 1], n_seeds=1, n_steps=2),
         "channel_importance": channel_importance(model, X, y, n_repeats=1),
+        "AttentionOverLags": attention_over_lags(model, X),
+        "LambdaSkipBound": lambda_skip_bound(model, X),
         "LayerTrace": attention_trace(lengths=[7, 3, 5, 7, 2, 3]),
         "ObjectiveAt": model.__restrans_objective__(X, y),
         "TangentKernel": tangent_kernel(J),

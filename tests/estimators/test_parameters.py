@@ -89,6 +89,10 @@ def has_a_probe_of(model, base):
     assert (model.conditioning_.n_sequences, base.conditioning_.n_sequences) == (7, 60)
 
 
+def ends_with_the_first_epoch(model, base):
+    assert (model.n_iter_, base.n_iter_) == (1, 3)
+
+
 def is_single(model, base):
     assert model.net_.module_.W_in.dtype == torch.float32
     assert base.net_.module_.W_in.dtype == torch.float64
@@ -130,6 +134,7 @@ SHARED = {
     "callbacks": ([Recorder()], called_the_callback),
     "conditioning_interval": (2, measured_every_second_epoch),
     "conditioning_samples": (7, has_a_probe_of),
+    "on_collapse": ("stop", ends_with_the_first_epoch, {"residual_beta": 0.0, "n_layers": 6}),
     "device": ("cpu", is_on_the_cpu),
     "dtype": ("float32", is_single),
     "n_threads": (2, None),
@@ -147,6 +152,7 @@ def test_the_table_names_every_parameter(estimator):
     assert own | {"class_weight"} == set(SHARED)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn_restrans.RankCollapseWarning")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("name", [name for name in SHARED if name not in SEEN_ELSEWHERE])
 def test_the_parameter_has_its_effect(estimator, name):
@@ -215,6 +221,7 @@ def test_verbose_prints_one_line_an_epoch_and_the_default_nothing(estimator, cap
         ({"residual_beta": -1.0}, "'residual_beta' parameter .* Got -1.0 instead"),
         ({"residual_beta": np.nan}, "'residual_beta' parameter .* Got nan instead"),
         ({"activation": "sine"}, "'activation' parameter .* Got 'sine' instead"),
+        ({"on_collapse": "raise"}, "'on_collapse' parameter .* Got 'raise' instead"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(estimator, settings, message):

@@ -47,7 +47,8 @@ def small(**kwargs):
 def test_a_scorer_returns_what_fit_recorded(data):
     model = small(n_layers=2).fit(*data)
     conditioning, convergence = model.conditioning_, model.convergence_
-    for of, view in (("Z", conditioning.Z), ("attention", conditioning.attention)):
+    views = {"Z": conditioning.Z, "attention": conditioning.attention, "X": conditioning.X}
+    for of, view in views.items():
         for stage, record in (("initial", 0), ("final", -1)):
             for layer in (0, 1, -1):
                 scorer = make_conditioning_scorer("sigma_min", of=of, layer=layer, stage=stage)

@@ -29,6 +29,12 @@ def test_every_setting_of_a_fit_is_a_plain_value():
     assert values["device"] in ("cpu", "cuda", "mps") and type(values["weight_decay"]) is float
 
 
+def test_settings_of_a_pickle_from_before_on_collapse_are_read():
+    values = asdict(make_settings())
+    del values["on_collapse"]
+    assert TrainingSettings(**values).on_collapse == "ignore"
+
+
 def test_documented_attributes_are_the_fields():
     for field in fields(TrainingSettings):
         assert field.name in TrainingSettings.__doc__, field.name

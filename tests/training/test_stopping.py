@@ -18,7 +18,8 @@ from loops import (
 )
 
 from sklearn_restrans._training import stopping
-from sklearn_restrans._training.stopping import EpochHook, StopRule
+from sklearn_restrans._training.loop import train
+from sklearn_restrans._training.stopping import EpochHook, StopRule, StopWhen
 from sklearn_restrans.exceptions import DivergenceError
 
 
@@ -145,3 +146,11 @@ def test_a_hook_is_called_after_every_so_many_epochs():
     net = make_net(make_module(), "squared_error", SETTINGS)
     run(net, make_data(32), 7, hooks=[("hook", EpochHook(seen.append, 3))])
     assert seen == [3, 6]
+
+
+def test_a_condition_ends_training_after_the_rule_has_seen_the_epoch():
+    net, rule = make_net(make_module(), "squared_error", SETTINGS), no_stop()
+    net.callbacks_ = [("stop_rule", rule), ("end", StopWhen(lambda: len(net.history) == 3))]
+    net.generator_ = torch.Generator().manual_seed(0)
+    assert train(net, make_data(32), None, 7, rule) == 3
+    assert len(net.history) == 3 and rule.best_epoch_ > 0
