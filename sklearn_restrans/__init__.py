@@ -8,7 +8,7 @@ from ._estimators.embedder import TextEmbedder
 from ._estimators.ensemble import SeedEnsembleClassifier, SeedEnsembleRegressor
 from ._estimators.pretrained import PretrainedTextClassifier, PretrainedTextRegressor
 from ._estimators.regressor import ResidualTransformerRegressor
-from .conditioning import Conditioning, measure_conditioning
+from .conditioning import Conditioning, measure_conditioning, module_conditioning
 from .convergence import (
     Convergence,
     LinearConvergenceCertificate,
@@ -75,6 +75,7 @@ __all__ = [
     "make_conditioning_scorer",
     "make_convergence_scorer",
     "measure_conditioning",
+    "module_conditioning",
     "residual_beta_path",
     "suggest_residual_beta",
 ]

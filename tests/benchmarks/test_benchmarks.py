@@ -81,6 +81,18 @@ TINY = {
         "stations": ("JFK",),
         "station_hours": 200,
     },
+    "bench_solvers": {
+        "n_sequences": 8,
+        "n_tokens": 4,
+        "n_starts": 2,
+        "n_steps": 3,
+        "jena": (30,),
+        "gap": 2,
+        "n_rows": 40,
+        "n_seeds": 2,
+        "n_epochs": 2,
+        "n_newton": 2,
+    },
     "bench_sst2": {
         "n_texts": 40,
         "n_seeds": 2,
