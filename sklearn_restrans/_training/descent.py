@@ -13,6 +13,7 @@ from .._model.shortcuts import forward
 from ..exceptions import DivergenceError
 from ..theory import descent_step, step_curvature
 from .losses import exact
+from .optimizers import matrices_and_others
 
 # Sequences per pass over the training set; sums run over the chunks, so the result does not
 # depend on it beyond rounding.
@@ -81,6 +82,22 @@ class Objective:
                 g += d
             total += float(part.detach())
         return total, gradient
+
+    def decays(self, weight_decay):
+        """w of every weight tensor: only weight matrices decay."""
+        matrices, _ = matrices_and_others(self.module)
+        return [
+            weight_decay if any(p is matrix for matrix in matrices) else 0.0
+            for p in self.parameters
+        ]
+
+    def penalty(self, decays):
+        """w / 2 |W|^2, summed over the weight tensors."""
+        return sum(
+            w / 2.0 * float(exact(p.detach()).square().sum())
+            for w, p in zip(decays, self.parameters, strict=True)
+            if w
+        )
 
     def outputs(self):
         """F of every row, (N, c)."""
@@ -152,6 +169,15 @@ class Objective:
         """L, the largest algebraic eigenvalue of the Hessian, by Lanczos from a random start."""
         rng = np.random.default_rng(seed)
         return lanczos_largest(self.hessian_product, self.size, _PRODUCTS, rng).value
+
+
+def check_start(loss):
+    """Refuse weights from which there is no step."""
+    if not math.isfinite(loss):
+        raise DivergenceError(
+            f"the loss is {loss} at the weights training starts from, so there is no step from "
+            "them: lower residual_beta, and check the units of X."
+        )
 
 
 def gradient_norm(gradient):

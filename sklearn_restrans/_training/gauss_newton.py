@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from ..exceptions import DivergenceError
+from .descent import check_start, gradient_norm
 from .jacobian import weight_jacobians
 from .losses import OutputCurvature, exact, output_curvature
-from .optimizers import matrices_and_others
 
 # Rows N c up to which the kernel is formed and factorised: 4 s a step on one core at d_model = 32.
 MAX_DENSE_ROWS = 4_000
@@ -79,20 +79,13 @@ class GaussNewton:
 
     def __init__(self, objective, weight_decay=0.0):
         self.objective, self.finished, self.damping = objective, False, None
-        matrices, _ = matrices_and_others(objective.module)
-        self.decays = [
-            weight_decay * any(p is matrix for matrix in matrices) for p in objective.parameters
-        ]
+        self.decays = objective.decays(weight_decay)
         # The squared error of outputs that are right to a few units in the last place.
         eps = torch.finfo(objective.parameters[0].dtype).eps
         squares = objective.criterion.kind == "squared_error"
         self._floor = (8 * eps) ** 2 * objective.zero_loss() if squares else 0.0
         self._here = self._look()
-        if not math.isfinite(self._here.loss):
-            raise DivergenceError(
-                f"the loss is {self._here.loss} at the weights training starts from, so there is "
-                "no step from them: lower residual_beta, and check the units of X."
-            )
+        check_start(self._here.loss)
 
     @property
     def loss(self):
@@ -104,18 +97,14 @@ class GaussNewton:
         outputs = self.objective.outputs()
         data = self.objective.data
         curvature = output_curvature(self.objective.criterion, outputs, data.target, data.weight)
-        penalty = sum(
-            w / 2.0 * float(exact(p.detach()).square().sum())
-            for w, p in zip(self.decays, self.objective.parameters, strict=True)
-            if w
-        )
-        return Here(curvature.loss, curvature.loss + penalty, curvature)
+        penalised = curvature.loss + self.objective.penalty(self.decays)
+        return Here(curvature.loss, penalised, curvature)
 
     def measured_step(self):
         """One step; what was measured, by name: of this epoch, and of the one before."""
         here = self._here
         gradient = self.objective.pull_back(here.curvature.slope)
-        norm = math.hypot(*(float(torch.linalg.vector_norm(g)) for g in gradient))
+        norm = gradient_norm(gradient)
         measured = {"train_loss": here.loss, "gradient_norm": norm, "learning_rate": 1.0}
         system = self._system(here)
         if self.damping is None:

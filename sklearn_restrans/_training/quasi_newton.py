@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
 
-from ..exceptions import DivergenceError
-from .descent import gradient_norm
+from .descent import check_start, gradient_norm
 from .losses import exact
-from .optimizers import matrices_and_others
 
 # Pairs of steps and gradients kept, as in scikit-learn's MLP.
 _PAIRS = 10
@@ -32,10 +29,7 @@ class QuasiNewton:
 
     def __init__(self, objective, weight_decay=0.0):
         self.objective, self.finished = objective, False
-        matrices, _ = matrices_and_others(objective.module)
-        self.decays = [
-            weight_decay * any(p is matrix for matrix in matrices) for p in objective.parameters
-        ]
+        self.decays = objective.decays(weight_decay)
         # Loss and gradient norm where they were last measured, and these weights.
         self._seen = self._seen_at = None
         self._evaluations = 0
@@ -44,11 +38,7 @@ class QuasiNewton:
         """Minimise, with one epoch of the net's loop for every iteration."""
         start = self._flat(self.objective.parameters)
         value, _ = self._value_and_slope(start)
-        if not math.isfinite(value):
-            raise DivergenceError(
-                f"the loss is {value} at the weights training starts from, so there is no step "
-                "from them: lower residual_beta, and check the units of X."
-            )
+        check_start(value)
         self._before, self._at = self._seen, start
         self._evaluations, self._clock = 0, time.perf_counter()
         first = len(net.history)
@@ -109,9 +99,8 @@ class QuasiNewton:
         self._seen, self._seen_at = (loss, gradient_norm(gradient)), weights.copy()
         self._evaluations += 1
         for w, p, g in zip(self.decays, self.objective.parameters, gradient, strict=True):
-            if w:
-                loss += w / 2.0 * float(exact(p.detach()).square().sum())
-                g.add_(p.detach(), alpha=w)
+            g.add_(p.detach(), alpha=w)
+        loss += self.objective.penalty(self.decays)
         return loss, self._flat(gradient)
 
     @staticmethod
