@@ -149,10 +149,11 @@ INSIDE = {
     "forecasting": {
         "calendar": set(),
         "errors": set(),
+        "intervals": {"errors"},
         "supervised": set(),
         "naive": {"supervised"},
         "backtest": {"errors", "naive", "supervised"},
-        "__init__": {"backtest", "calendar", "errors", "naive", "supervised"},
+        "__init__": {"backtest", "calendar", "errors", "intervals", "naive", "supervised"},
     },
     "text": {
         "normalization": set(),
