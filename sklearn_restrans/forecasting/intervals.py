@@ -188,7 +188,7 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 setattr(self, name, getattr(model, name))
         self.estimator_, self._fitted_here = model, own
         self._levels, self._columns = levels, columns
-        self._truth, self._predicted = truth, predicted
+        self._truth, self._predicted, self._followed = truth, predicted, {}
         self.n_calibration_, self.n_updates_ = len(truth), 0
         return self
 
@@ -285,18 +285,29 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 f"on more rows, or ask for a coverage of at most {m / (m + 1):.3g}."
             )
         low, high = _band(self._predicted, self._levels, coverage)
-        scores = np.maximum(low - self._truth, self._truth - high)
-        return np.array([self._margin(column, m, coverage) for column in scores.T.tolist()])
+        scores = np.maximum(low - self._truth, self._truth - high).T.tolist()
+        # Where the recursion has come to so far, so that a row costs no more at the end of a long
+        # series than at its beginning. What is stored is never written into.
+        key = coverage, self.adaptation_rate
+        start = 0, [(1.0 - coverage, sorted(column[:m])) for column in scores]
+        seen, states = self._followed.get(key, start)
+        if seen < self.n_updates_:
+            states = [
+                self._follow(alpha, known, column[seen:], m, coverage)
+                for (alpha, known), column in zip(states, scores, strict=True)
+            ]
+        self._followed[key] = self.n_updates_, states
+        return np.array([_at_rank(known, 1.0 - alpha) for alpha, known in states])
 
-    def _margin(self, scores, m, coverage):
-        """The margin of one target after its updates, which begin with the score number m."""
-        known, alpha = sorted(scores[:m]), 1.0 - coverage
+    def _follow(self, alpha, known, scores, m, coverage):
+        """Level and sorted scores of one target after all rows but the first m of ``scores``."""
+        known = known.copy()
         for oldest, score in zip(scores, scores[m:], strict=False):
             missed = score > _at_rank(known, 1.0 - alpha)
             alpha += self.adaptation_rate * (1.0 - coverage - missed)
             del known[bisect_left(known, oldest)]
             insort(known, score)
-        return _at_rank(known, 1.0 - alpha)
+        return alpha, known
 
     def _check_rate(self):
         rate = self.adaptation_rate

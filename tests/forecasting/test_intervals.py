@@ -190,8 +190,13 @@ def test_the_margin_after_updates_is_that_of_the_recursion(coverage, rate, seed)
     for start in range(m, 200, 16):  # in blocks, whose size does not matter
         part = y[start : start + 16]
         found.update(np.zeros((len(part), 1)), part)
+        found.predict_interval(column(0), 0.9)  # in between or not, of whatever coverage
     _, margin = adapted(np.abs(y), m, coverage, rate)
+    copy = pickle.loads(pickle.dumps(found))
     np.testing.assert_array_equal(found.predict_interval(column(0), coverage), [[-margin, margin]])
+    _, margin = adapted(np.abs(y), m, 0.9, rate)
+    for one in (found, copy):
+        np.testing.assert_array_equal(one.predict_interval(column(0), 0.9), [[-margin, margin]])
     assert (found.n_calibration_, found.n_updates_) == (m, 160)
 
 
