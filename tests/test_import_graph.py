@@ -221,8 +221,9 @@ INSIDE = {
         "beta_path": {"axes"},
         "curves": {"axes"},
         "depth": {"axes"},
+        "intervals": {"axes"},
         "spectra": {"axes", "curves"},
-        "__init__": {"attention", "beta_path", "curves", "depth", "spectra"},
+        "__init__": {"attention", "beta_path", "curves", "depth", "intervals", "spectra"},
     },
     "model_selection": {
         "grid_search": set(),
