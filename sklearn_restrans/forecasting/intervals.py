@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_classifier
@@ -15,6 +16,15 @@ from .._compat import _num_samples, _safe_indexing
 from .._data.quantiles import at_level, check_levels
 from .._validation import check_integer
 from .errors import as_columns
+
+
+class _Followed(NamedTuple):
+    """Where the recursion of one target has come to; see `ConformalIntervals.update`."""
+
+    alpha: float
+    known: list[float]  # the newest m scores, sorted
+    issued: list[float]  # margins of the next gap + 1 rows, the last one the newest
+
 
 # Of a rank, a count of rows: (19 + 1) * 0.95 is 19 but for rounding, which is 1e-10 of a row at a
 # million rows.
@@ -50,8 +60,9 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     calibration_fraction : float, default=0.2
         Part of the rows, the last ones, that :meth:`fit` calibrates on, in (0, 1).
     gap : int, default=0
-        Rows that :meth:`fit` leaves out between those it fits and those it calibrates on:
-        ``horizon - 1``, so that no training target lies in the calibration part.
+        Rows whose targets are not known yet when a row is predicted: ``horizon - 1``. :meth:`fit`
+        leaves out so many between the rows it fits and those it calibrates on, and :meth:`update`
+        takes every row to have been predicted before the targets of so many rows were known.
     adaptation_rate : float, default=0.005
         Rate gamma of :meth:`update`, >= 0. Larger values answer a drift sooner and make the width
         vary more.
@@ -179,15 +190,16 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return self._calibrate(self.estimator_ if own else self.estimator, X, y, own)
 
     def _calibrate(self, model, X, y, own):
+        gap = check_integer("gap", self.gap, least=0)
         levels = _levels_of(model)
-        predicted, columns = _predict(model, X, levels)
+        predicted, _ = _predict(model, X, levels)
         truth = _truth(y, predicted)
         for name in ("n_features_in_", "feature_names_in_"):
             vars(self).pop(name, None)
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
         self.estimator_, self._fitted_here = model, own
-        self._levels, self._columns = levels, columns
+        self._levels, self._gap = levels, gap
         self._truth, self._predicted, self._followed = truth, predicted, {}
         self.n_calibration_, self.n_updates_ = len(truth), 0
         return self
@@ -242,14 +254,17 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def update(self, X, y):
         """Adapt the intervals to rows whose targets have become known, in time order.
 
-        For every row t, with alpha_1 = 1 - coverage: whether its target lay outside the interval of
-        coverage 1 - alpha_t (err_t = 1) or inside (err_t = 0) moves that coverage,
+        Intervals have the coverage 1 - alpha_t, with alpha_1 = 1 - coverage. Whether the target of
+        row t lay outside the interval that was issued for it (err_t = 1) or inside (err_t = 0)
+        moves alpha,
 
             alpha_{t+1} = alpha_t + gamma (1 - coverage - err_t),
 
         and its score takes the place of the oldest one. Over T rows the share of misses differs
-        from 1 - coverage by at most (max(coverage, 1 - coverage) + gamma) / (gamma T), whatever the
-        series does. Nothing is fitted again, and :meth:`predict_interval` may ask for any coverage.
+        from 1 - coverage by at most (max(coverage, 1 - coverage) + (gap + 1) gamma) / (gamma T),
+        whatever the series does, if every row is predicted once the ``gap + 1``-th row before it
+        has been told, and no sooner or later. Nothing is fitted again, and
+        :meth:`predict_interval` may ask for any coverage.
 
         Parameters
         ----------
@@ -284,30 +299,38 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 f"coverage={coverage} needs at least {needed} calibration rows, got {m}: calibrate "
                 f"on more rows, or ask for a coverage of at most {m / (m + 1):.3g}."
             )
-        low, high = _band(self._predicted, self._levels, coverage)
-        scores = np.maximum(low - self._truth, self._truth - high).T.tolist()
         # Where the recursion has come to so far, so that a row costs no more at the end of a long
         # series than at its beginning. What is stored is never written into.
         key = coverage, self.adaptation_rate
-        start = 0, [(1.0 - coverage, sorted(column[:m])) for column in scores]
-        seen, states = self._followed.get(key, start)
-        if seen < self.n_updates_:
-            states = [
-                self._follow(alpha, known, column[seen:], m, coverage)
-                for (alpha, known), column in zip(states, scores, strict=True)
+        seen, followed = self._followed.get(key, (0, None))
+        if followed is None or seen < self.n_updates_:
+            low, high = _band(self._predicted[seen:], self._levels, coverage)
+            truth = self._truth[seen:]
+            scores = np.maximum(low - truth, truth - high).T.tolist()
+            if followed is None:
+                followed = [self._begin(column[:m], coverage) for column in scores]
+            followed = [
+                self._follow(one, column, coverage)
+                for one, column in zip(followed, scores, strict=True)
             ]
-        self._followed[key] = self.n_updates_, states
-        return np.array([_at_rank(known, 1.0 - alpha) for alpha, known in states])
+            self._followed[key] = self.n_updates_, followed
+        return np.array([one.issued[-1] for one in followed])
 
-    def _follow(self, alpha, known, scores, m, coverage):
-        """Level and sorted scores of one target after all rows but the first m of ``scores``."""
-        known = known.copy()
-        for oldest, score in zip(scores, scores[m:], strict=False):
-            missed = score > _at_rank(known, 1.0 - alpha)
+    def _begin(self, scores, coverage):
+        """The state of one target before any update."""
+        known = sorted(scores)
+        return _Followed(1.0 - coverage, known, [_at_rank(known, coverage)] * (self._gap + 1))
+
+    def _follow(self, state, scores, coverage):
+        """The state after all rows of ``scores`` but the first m, those that were known before."""
+        alpha, known, issued = state.alpha, state.known.copy(), list(state.issued)
+        for oldest, score in zip(scores, scores[len(known) :], strict=False):
+            missed = score > issued.pop(0)
             alpha += self.adaptation_rate * (1.0 - coverage - missed)
             del known[bisect_left(known, oldest)]
             insort(known, score)
-        return alpha, known
+            issued.append(_at_rank(known, 1.0 - alpha))
+        return _Followed(alpha, known, issued)
 
     def _check_rate(self):
         rate = self.adaptation_rate

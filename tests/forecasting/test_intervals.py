@@ -166,9 +166,12 @@ def test_quantile_models_of_this_package_widen_where_noise_is_large(seed):
 # ---- adaptation ----------------------------------------------------------------------------------
 
 
-def adapted(scores, m, coverage, rate):
-    """Gibbs and Candes written out for one target; the share of misses, and the last margin."""
-    alpha, misses = 1 - coverage, []
+def adapted(scores, m, coverage, rate, gap=0):
+    """Gibbs and Candes written out for one target; the share of misses, and the last margin.
+
+    The interval of row t is issued when the targets of the ``gap`` rows before it are unknown.
+    """
+    alphas, misses = [1 - coverage], []
 
     def margin(t, alpha):
         rank = int(np.ceil((m + 1) * (1 - alpha) - 1e-9))
@@ -176,51 +179,64 @@ def adapted(scores, m, coverage, rate):
         return np.inf if rank > m else -np.inf if rank < 1 else known[rank - 1]
 
     for t in range(len(scores) - m):
-        misses.append(scores[m + t] > margin(t, alpha))
-        alpha += rate * ((1 - coverage) - misses[-1])
-    return np.mean(misses), margin(len(scores) - m, alpha)
+        known = max(0, t - gap)
+        misses.append(scores[m + t] > margin(known, alphas[known]))
+        alphas.append(alphas[-1] + rate * (1 - coverage - misses[-1]))
+    return np.mean(misses), margin(len(scores) - m, alphas[-1])
 
 
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
 @pytest.mark.parametrize("rate", [0.0, 0.005, 0.2])
-def test_the_margin_after_updates_is_that_of_the_recursion(coverage, rate, seed):
+@pytest.mark.parametrize("gap", [0, 5])
+def test_the_margin_after_updates_is_that_of_the_recursion(coverage, rate, gap, seed):
     rng, m = np.random.default_rng(seed), 40
     y = rng.standard_normal(200) * np.linspace(1, 5, 200)
-    found = ConformalIntervals(Known(), adaptation_rate=rate).calibrate(np.zeros((m, 1)), y[:m])
+    found = ConformalIntervals(Known(), gap=gap, adaptation_rate=rate)
+    found.calibrate(np.zeros((m, 1)), y[:m])
     for start in range(m, 200, 16):  # in blocks, whose size does not matter
         part = y[start : start + 16]
         found.update(np.zeros((len(part), 1)), part)
         found.predict_interval(column(0), 0.9)  # in between or not, of whatever coverage
-    _, margin = adapted(np.abs(y), m, coverage, rate)
+    _, margin = adapted(np.abs(y), m, coverage, rate, gap)
     copy = pickle.loads(pickle.dumps(found))
     np.testing.assert_array_equal(found.predict_interval(column(0), coverage), [[-margin, margin]])
-    _, margin = adapted(np.abs(y), m, 0.9, rate)
+    _, margin = adapted(np.abs(y), m, 0.9, rate, gap)
     for one in (found, copy):
         np.testing.assert_array_equal(one.predict_interval(column(0), 0.9), [[-margin, margin]])
     assert (found.n_calibration_, found.n_updates_) == (m, 160)
 
 
-def online(y, m, coverage, rate):
-    """Share of misses where every row is predicted, then told."""
-    found = ConformalIntervals(Known(), adaptation_rate=rate).calibrate(np.zeros((m, 1)), y[:m])
+def online(y, m, coverage, rate, gap):
+    """Share of misses where every row is predicted, and told once its target is known."""
+    found = ConformalIntervals(Known(), gap=gap, adaptation_rate=rate)
+    found.calibrate(np.zeros((m, 1)), y[:m])
     misses = []
-    for value in y[m:]:
-        misses.append(not inside(found.predict_interval(column(0), coverage), value)[0])
-        found.update(column(0), [value])
+    for t in range(m, len(y)):
+        if t - gap > m:
+            found.update(column(0), y[t - gap - 1 : t - gap])
+        misses.append(not inside(found.predict_interval(column(0), coverage), y[t])[0])
     return np.mean(misses)
 
 
-@pytest.mark.parametrize("series", ["grows", "jumps", "trembles"])
-def test_misses_stay_within_the_bound_whatever_the_series_does(series, seed):
+@pytest.mark.parametrize("series", ["grows", "jumps", "trembles", "has seasons"])
+@pytest.mark.parametrize("gap", [0, 4])
+def test_misses_stay_within_the_bound_whatever_the_series_does(series, gap, seed):
+    """Also where targets are known late, and errors have a period of that length."""
     rng, T, rate = np.random.default_rng(seed), 400, 0.05
     y = rng.standard_normal(50 + T)
-    y[50:] *= {"grows": np.geomspace(1, 1e6, T), "jumps": 20.0, "trembles": 1e-3}[series]
-    bound = (0.9 + rate) / (rate * T)
-    assert abs(online(y, 50, 0.9, rate) - 0.1) <= bound < 0.05
-    assert abs(online(y, 50, 0.9, rate) - adapted(np.abs(y), 50, 0.9, rate)[0]) < 1e-12
+    y[50:] *= {
+        "grows": np.geomspace(1, 1e6, T),
+        "jumps": 20.0,
+        "trembles": 1e-3,
+        "has seasons": np.tile([0.1, 0.1, 0.1, 0.1, 20.0], T // 5),
+    }[series]
+    bound = (0.9 + (gap + 1) * rate) / (rate * T)
+    assert abs(online(y, 50, 0.9, rate, gap) - 0.1) <= bound < 0.06
+    by_hand = adapted(np.abs(y), 50, 0.9, rate, gap)[0]
+    assert online(y, 50, 0.9, rate, gap) == pytest.approx(by_hand, abs=1e-12)
     found = ConformalIntervals(Known()).calibrate(np.zeros((50, 1)), y[:50])
-    if series != "trembles":  # without updates nearly every row is missed
-        assert not inside(found.predict_interval(np.zeros((T, 1)), 0.9), y[50:]).mean() > 0.3
+    if series in ("grows", "jumps"):  # without updates most rows are missed
+        assert inside(found.predict_interval(np.zeros((T, 1)), 0.9), y[50:]).mean() < 0.3
 
 
 def test_a_run_of_misses_makes_infinite_intervals():
