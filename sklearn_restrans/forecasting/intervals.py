@@ -65,7 +65,9 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         takes every row to have been predicted before the targets of so many rows were known.
     adaptation_rate : float, default=0.005
         Rate gamma of :meth:`update`, >= 0. Larger values answer a drift sooner and make the width
-        vary more.
+        vary more. Before a miss is noticed alpha may move by ``(gap + 1) gamma``, and where it
+        falls below 0 intervals are infinite: for a coverage near 1 keep this well below
+        ``1 - coverage``.
 
     Attributes
     ----------
