@@ -34,6 +34,7 @@ from .plotting import (
     BetaPathDisplay,
     ConvergenceDisplay,
     DepthProfileDisplay,
+    IntervalDisplay,
     SpectrumDisplay,
 )
 from .text import SequenceVectorizer
@@ -49,6 +50,7 @@ __all__ = [
     "ConvergenceDisplay",
     "DepthProfileDisplay",
     "DivergenceError",
+    "IntervalDisplay",
     "LinearConvergenceCertificate",
     "LinearizedPrediction",
     "PretrainedTextClassifier",

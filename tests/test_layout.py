@@ -16,6 +16,7 @@ OTHER_NAMES = {
     "conditioning": "test_old_names",
     "plotting.attention": "test_plot_attention",
     "plotting.beta_path": "test_plot_beta_path",
+    "plotting.intervals": "test_plot_intervals",
     "theory.collapse": "test_theory_collapse",
     "theory.constants": "test_theory_constants",
     "theory.descent": "test_theory_descent",

@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._compat import _check_y
 from .cells import as_numbers, naming, plain
+from .quantiles import at_level, spread
 from .scaling import Scaler
 
 _REMEDIES = {
@@ -31,10 +32,14 @@ _REMEDIES = {
 
 @dataclass(frozen=True, eq=False)
 class RegressionTargets:
-    """Numbers, standardised by the statistics of the training rows."""
+    """Numbers, standardised by the statistics of the training rows.
+
+    With ``levels``, a tuple, the model has an output for each of these quantiles of each target.
+    """
 
     n_axes: int
     scaler: Scaler
+    levels: tuple[float, ...] | None = None  # pickles of earlier versions lack it
 
     # Rows are drawn whatever their targets are.
     stratified = False
@@ -57,23 +62,28 @@ class RegressionTargets:
         return y
 
     @classmethod
-    def learn(cls, y, rows, weight, loss):
+    def learn(cls, y, rows, weight, loss, levels=None):
         """The coding of a validated y; ``weight`` (n,) or None counts on the training rows."""
         fit_weight = None if weight is None else weight[rows]
         scaler = Scaler.fit(y[rows].reshape(len(rows), -1), fit_weight)
-        return cls(y.ndim, scaler)
+        return cls(y.ndim, scaler, levels)
+
+    @property
+    def n_targets(self):
+        """Number of target columns."""
+        return len(self.scaler.mean)
 
     @property
     def n_outputs(self):
-        """Number of target columns."""
-        return len(self.scaler.mean)
+        """Number of outputs of the model."""
+        return self.n_targets * (1 if self.levels is None else len(self.levels))
 
     def check(self, y, owner):
         """A validated y with the number of columns that fit saw."""
         y = self.read(y, owner)
         width = y[:1].size
-        if width != self.n_outputs:
-            raise ValueError(f"y has {width} target columns, but {self.n_outputs} are expected.")
+        if width != self.n_targets:
+            raise ValueError(f"y has {width} target columns, but {self.n_targets} are expected.")
         return y
 
     def encode(self, y, dtype):
@@ -82,15 +92,31 @@ class RegressionTargets:
         return self.scaler.to_tensor(y, dtype, "cpu", bounded=False)
 
     def decode(self, outputs):
-        """Predictions in the units and the shape of y, from outputs (n, c)."""
+        """Predictions in the units and the shape of y, from outputs (n, c).
+
+        Of quantiles the median, see `at_level` where 0.5 is not among the levels.
+        """
+        if self.levels is not None:
+            return at_level(self.decode_quantiles(outputs), self.levels, 0.5)
+        y = self._in_units(outputs)
+        return y[:, 0] if self.n_axes == 1 else y
+
+    def decode_quantiles(self, outputs):
+        """Quantiles (n, q), or (n, c, q) for a y of columns, from outputs (n, c q)."""
+        outputs = outputs.reshape(len(outputs), self.n_targets, len(self.levels))
+        y = self._in_units(spread(outputs, self.levels).swapaxes(1, 2)).swapaxes(1, 2)
+        return y[:, 0] if self.n_axes == 1 else y
+
+    def _in_units(self, values):
+        """Standardised values (..., c) in the units of y."""
         with np.errstate(over="ignore"):
-            y = self.scaler.inverse(outputs)
+            y = self.scaler.inverse(values)
         if not np.isfinite(y).all():
             raise ValueError(
                 "a prediction is beyond the largest number of float64 (1.8e308): fit on y in a "
                 "larger unit, y / 1e10 for instance, and check the units of X."
             )
-        return y[:, 0] if self.n_axes == 1 else y
+        return y
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +138,7 @@ class ClassTargets:
         return y
 
     @classmethod
-    def learn(cls, y, rows, weight, loss):
+    def learn(cls, y, rows, weight, loss, levels=None):
         """The coding of a validated y; every row counts, as later ones may hold any class."""
         return cls(np.unique(y), loss == "squared_error")
 

@@ -106,6 +106,10 @@ class TransformerBase(CallbackSupportMixin, RunParameters, TrainingParameters, B
         """The step size, or "auto"."""
         return check_step(self)
 
+    def _levels(self):
+        """Levels of the quantiles that the model predicts; None where it predicts one number."""
+        return None
+
     def _weigh(self, y, weight):
         """Sample weights with those of the classes."""
         return weight
@@ -205,18 +209,20 @@ class TransformerBase(CallbackSupportMixin, RunParameters, TrainingParameters, B
         if fitted:
             # Nothing is read from parameters that may have been set since.
             module, settings = exact_copy(self.net_.module_), self.net_.settings
-            codings, loss, step = self._preprocessing, settings.loss, settings.learning_rate
+            codings, step = self._preprocessing, settings.learning_rate
             n_steps = settings.max_iter
+            criterion = SampleLoss(settings.loss, settings.quantiles)
             known = {"fitted": codings, "arch": module.arch}
             problem = prepare(self, X, y, sample_weight, seed=seed, **known, **exact)
         else:
-            problem, loss = prepare(self, X, y, sample_weight, seed=seed, **exact), self.loss
+            problem = prepare(self, X, y, sample_weight, seed=seed, **exact)
+            criterion = SampleLoss(self.loss, self._levels())
             generator = torch.Generator().manual_seed(seed)
             beta = beta_matrix(self.residual_beta, problem.arch.n_layers)
             module = new_module(problem, self._start, beta, generator)
             step = self._step(problem.arch)
             n_steps = n_epochs(self, problem.arch, len(problem.train))
-        objective = Objective(module.eval(), SampleLoss(loss), problem.train)
+        objective = Objective(module.eval(), criterion, problem.train)
         return ObjectiveAt(objective, seed, step, n_steps)
 
     # -- scikit-learn's protocols ----------------------------------------------------------------

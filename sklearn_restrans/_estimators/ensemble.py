@@ -18,6 +18,7 @@ from sklearn.base import (
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._compat import (
@@ -36,7 +37,7 @@ from .candidates import Failed, fit_estimators, plan_stacks
 from .classifier import ResidualTransformerClassifier
 from .parameters import check_parameters, draw_seed
 from .preparation import check_data
-from .regressor import ResidualTransformerRegressor
+from .regressor import ResidualTransformerRegressor, predicts_quantiles
 
 __all__ = ["SeedEnsembleClassifier", "SeedEnsembleRegressor"]
 
@@ -177,6 +178,11 @@ class _SeedEnsemble(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
+def members_predict_quantiles(ensemble):
+    """Whether the members of an ensemble predict quantiles; an AttributeError says why not."""
+    return predicts_quantiles(getattr(ensemble, "estimators_", [ensemble._base()])[0])
+
+
 class SeedEnsembleRegressor(RegressorMixin, _SeedEnsemble):
     """Mean of residual Transformers that differ in their random start and batches.
 
@@ -234,6 +240,31 @@ class SeedEnsembleRegressor(RegressorMixin, _SeedEnsemble):
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
         return self._mean_of("predict", X, segments)
+
+    @available_if(members_predict_quantiles)
+    def predict_quantiles(self, X, *, segments=None):
+        """Mean of the members' quantiles, level by level; of members with ``loss="quantile"``.
+
+        Parameters
+        ----------
+        X : array-like or SequenceView
+            As for the estimator.
+        segments : array-like of shape (n_rows,), default=None
+            As for the estimator.
+
+        Returns
+        -------
+        q : ndarray of shape (n_samples, n_quantiles) or (n_samples, n_outputs, n_quantiles)
+            In the order of ``quantiles_``, and never falling along it.
+        """
+        return self._mean_of("predict_quantiles", X, segments)
+
+    @property
+    def quantiles_(self):
+        """Levels of ``predict_quantiles``, of fitted members with ``loss="quantile"``."""
+        members_predict_quantiles(self)
+        check_is_fitted(self)
+        return self.estimators_[0].quantiles_
 
     def score(self, X, y, sample_weight=None, *, segments=None):
         """R^2 of the mean prediction.

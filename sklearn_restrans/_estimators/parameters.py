@@ -374,7 +374,6 @@ OF_SEARCHES = {
     "beta_path_": ("BetaPath", "Every fit behind it."),
 }
 
-
 # ---- what the parameters of an estimator mean together ------------------------------------------
 
 
@@ -447,4 +446,5 @@ def check_parameters(estimator):
     validate_params(estimator)
     beta_matrix(estimator.residual_beta, estimator.n_layers)
     check_step(estimator)
+    estimator._levels()
     check_random_state(estimator.random_state)

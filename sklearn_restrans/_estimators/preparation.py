@@ -167,7 +167,7 @@ def check_data(
         scaler = None
         if inputs.kind != "tokens":
             scaler = Scaler.fit(*scaling_rows(X, rows, fit_weight))
-        targets = kind.learn(y, rows, weight, estimator.loss)
+        targets = kind.learn(y, rows, weight, estimator.loss, estimator._levels())
         fitted = Preprocessing(inputs, scaler, targets)
     given_valid = None
     if X_val is not None:
@@ -275,6 +275,7 @@ def _default_readout(inputs, of_sequences):
 def check_warm(estimator, arch, inputs, net):
     """Refuse to continue a net whose shape would change."""
     old, new = asdict(net.module_.arch), asdict(arch)
+    old["quantiles"], new["quantiles"] = net.settings.quantiles, estimator._levels()
     for name, value in estimator._inputs_asked(inputs).items():
         old[name], new[name] = old.get(name, getattr(inputs, name, None)), value
     changes = [f"{k} from {old[k]!r} to {new[k]!r}" for k in new if new[k] != old[k]]
@@ -346,4 +347,5 @@ def training_settings(estimator, problem):
         conditioning_interval=estimator.conditioning_interval,
         conditioning_samples=estimator.conditioning_samples,
         on_collapse=estimator.on_collapse,
+        quantiles=estimator._levels(),
     )

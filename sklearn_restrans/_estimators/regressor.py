@@ -4,20 +4,64 @@ from __future__ import annotations
 
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
+from .._compat import StrOptions
+from .._data.quantiles import DEFAULT_LEVELS, check_levels
 from .._data.targets import RegressionTargets
 from .base import GivenBeta, ResidualTransformerBase
-from .declaration import declared
+from .declaration import declared, parameter
 
 __all__ = ["ResidualRegressor", "ResidualTransformerRegressor"]
 
 
+_LOSSES = ("squared_error", "absolute_error", "huber", "quantile")
+
+
+def predicts_quantiles(estimator):
+    """Whether an estimator, or the fit it keeps, has quantiles; an AttributeError says why not."""
+    fitted = hasattr(estimator, "net_")
+    loss = estimator.net_.settings.loss if fitted else estimator.loss
+    if loss != "quantile":
+        raise AttributeError(
+            f"quantiles are predicted by a model of loss='quantile', and this one has loss="
+            f"{loss!r}: set loss='quantile' and fit again."
+        )
+    return True
+
+
 @declared
 class ResidualRegressor(RegressorMixin, ResidualTransformerBase):
-    """Body of the regressors: their targets, predictions and score."""
+    """Body of the regressors: their losses, targets, predictions and score."""
+
+    loss: str = parameter(
+        "squared_error",
+        '{"squared_error", "absolute_error", "huber", "quantile"}',
+        [StrOptions(set(_LOSSES))],
+        'Loss on standardised targets. "quantile" is the mean pinball loss of ``quantiles``: '
+        "``predict`` then returns the median, and ``predict_quantiles`` all of them.",
+    )
+    quantiles: object = parameter(
+        None,
+        "array-like of float of shape (n_quantiles,)",
+        ["array-like", None],
+        'Levels in (0, 1), rising, of ``loss="quantile"``; None is (0.1, 0.5, 0.9). Their '
+        "predictions never cross.",
+    )
 
     _target_kind = RegressionTargets
     _readout_of_sequences = "last"
+
+    def _levels(self):
+        if self.loss == "quantile":
+            return DEFAULT_LEVELS if self.quantiles is None else check_levels(self.quantiles)
+        if self.quantiles is not None:
+            raise ValueError(
+                f"quantiles={self.quantiles!r:.80} are levels of loss='quantile', got loss="
+                f"{self.loss!r}: set loss='quantile', or leave quantiles at None."
+            )
+        return None
 
     def predict(self, X, *, segments=None):
         """Predict targets.
@@ -33,10 +77,38 @@ class ResidualRegressor(RegressorMixin, ResidualTransformerBase):
         Returns
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            As y had in ``fit``.
+            As y had in ``fit``. With ``loss="quantile"`` the median; where 0.5 is not among
+            ``quantiles``, the value on the line between the two next to it, or the one nearest to
+            it.
         """
         outputs = self._outputs(X, segments)
         return self._preprocessing.targets.decode(outputs)
+
+    @available_if(predicts_quantiles)
+    def predict_quantiles(self, X, *, segments=None):
+        """Predict the quantiles of the targets; of a model with ``loss="quantile"``.
+
+        Parameters
+        ----------
+        X : array-like or SequenceView
+            Samples of the kind the model was fitted on.
+        segments : array-like of shape (n_rows,), default=None
+            With ``window``, the series, station or stretch that each row of X belongs to.
+
+        Returns
+        -------
+        q : ndarray of shape (n_samples, n_quantiles) or (n_samples, n_outputs, n_quantiles)
+            In the order of ``quantiles_``, and never falling along it.
+        """
+        outputs = self._outputs(X, segments)
+        return self._preprocessing.targets.decode_quantiles(outputs)
+
+    @property
+    def quantiles_(self):
+        """Levels of ``predict_quantiles``, of a fitted model with ``loss="quantile"``."""
+        predicts_quantiles(self)
+        check_is_fitted(self)
+        return self._preprocessing.targets.levels
 
     def score(self, X, y, sample_weight=None, *, segments=None):
         """R^2 of the predictions.

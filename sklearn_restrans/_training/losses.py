@@ -8,22 +8,28 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .._data.quantiles import spread
+
 
 class SampleLoss(nn.Module):
     """Loss of every sample, (*K, n), a mean over its outputs.
 
-    Shape: output (*K, n, c); target (n, c), or class numbers (n,) for "log_loss".
+    Shape: output (*K, n, c); target (n, c), or class numbers (n,) for "log_loss". For "quantile"
+    with q levels output is (*K, n, c q), the levels of one target side by side.
     """
 
-    def __init__(self, kind: str):
+    def __init__(self, kind: str, levels: tuple[float, ...] | None = None):
         super().__init__()
-        self.kind = kind
+        self.kind, self.levels = kind, levels
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         if self.kind == "log_loss":
             log_p = output.log_softmax(-1)
             index = target.expand(output.shape[:-1])[..., None]
             return -log_p.gather(-1, index).squeeze(-1)
+        if self.kind == "quantile":
+            by_level = output.unflatten(-1, (-1, len(self.levels)))
+            return self.pinball(spread(by_level, self.levels), target)
         difference = output - target
         if self.kind == "squared_error":
             return difference.square().mean(-1)
@@ -32,16 +38,31 @@ class SampleLoss(nn.Module):
         zero = torch.zeros_like(difference)
         return F.huber_loss(difference, zero, reduction="none").mean(-1)
 
+    def pinball(self, quantiles: Tensor, target: Tensor) -> Tensor:
+        """Mean over targets and levels tau of max(tau e, (tau - 1) e), e = y - q_tau.
+
+        Shape: quantiles (*K, n, c, q); target (n, c).
+        """
+        tau = quantiles.new_tensor(self.levels)
+        error = target[..., None] - quantiles
+        return torch.maximum(tau * error, (tau - 1.0) * error).mean((-2, -1))
+
 
 def constant_loss(criterion, data, n_outputs):
     """Weighted mean loss over a training set of the best constant: what a model must beat.
 
-    The constant is the share of each class for the log loss, and the weighted mean target for the
-    others (which for the absolute error is not quite the best one).
+    The constant is the share of each class for the log loss, the weighted quantiles for the
+    quantile loss, and the weighted mean target for the others (which for the absolute error is not
+    quite the best one).
     """
     target, weight = data.target, data.weight
     share = torch.ones(len(target), device=target.device) if weight is None else weight
     share = share / share.sum()
+    if criterion.kind == "quantile":
+        share = share.to(target.dtype)
+        constant = weighted_quantiles(target, share, criterion.levels)
+        loss = criterion.pinball(constant.expand(len(target), -1, -1), target)
+        return float((share * loss).sum())
     if criterion.kind == "log_loss":
         shares = share.new_zeros(n_outputs).index_add_(0, target, share)
         output = shares.log()
@@ -50,6 +71,18 @@ def constant_loss(criterion, data, n_outputs):
         output = share @ target
     loss = criterion(output.expand(len(target), -1), target)
     return float((share * loss).sum())
+
+
+def weighted_quantiles(target, share, levels):
+    """Quantiles (c, q) of target (n, c) whose rows have shares (n,): the least pinball losses.
+
+    That of level tau is the smallest value up to which the shares reach tau.
+    """
+    value, order = target.sort(0)
+    reached = share[order].cumsum(0)
+    # The shares sum to one up to rounding, so that the last one may fall short of a level near 1.
+    place = (reached[..., None] < reached.new_tensor(levels)).sum(0).clamp_max(len(target) - 1)
+    return value.gather(0, place.T).T
 
 
 def exact(tensor):

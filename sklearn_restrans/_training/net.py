@@ -36,7 +36,7 @@ class Net(NeuralNet):
         self.generator_ = self.valid_set_ = self.descent_ = self.step_size_ = None
         super().__init__(
             module,
-            SampleLoss(settings.loss),
+            SampleLoss(settings.loss, settings.quantiles),
             lr=settings.learning_rate,
             batch_size=settings.batch_size,
             device=settings.device,

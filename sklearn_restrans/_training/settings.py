@@ -40,6 +40,8 @@ class TrainingSettings:
     conditioning_samples : int or "auto"
     on_collapse : str
         As the estimators take it; pickles of earlier versions lack it.
+    quantiles : tuple of float or None
+        Levels of loss="quantile", None for other losses; pickles of earlier versions lack it.
     """
 
     loss: str
@@ -59,3 +61,4 @@ class TrainingSettings:
     conditioning_interval: int | None
     conditioning_samples: int | str
     on_collapse: str = "ignore"
+    quantiles: tuple[float, ...] | None = None

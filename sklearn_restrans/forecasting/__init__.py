@@ -1,16 +1,20 @@
-"""Forecasting as supervised learning: targets, baselines, backtests, calendar features."""
+"""Forecasting as supervised learning: targets, baselines, backtests, intervals, calendars."""
 
 from .backtest import backtest
 from .calendar import CalendarFeatures
-from .errors import mean_absolute_scaled_error
+from .errors import crps_of_quantiles, crps_of_sample, mean_absolute_scaled_error
+from .intervals import ConformalIntervals
 from .naive import PersistenceRegressor, SeasonalNaiveRegressor
 from .supervised import make_supervised
 
 __all__ = [
     "CalendarFeatures",
+    "ConformalIntervals",
     "PersistenceRegressor",
     "SeasonalNaiveRegressor",
     "backtest",
+    "crps_of_quantiles",
+    "crps_of_sample",
     "make_supervised",
     "mean_absolute_scaled_error",
 ]

@@ -1,9 +1,10 @@
-"""Displays of convergence and conditioning. Matplotlib is imported when something is drawn."""
+"""Displays of convergence, conditioning and forecasts. Matplotlib is imported for drawing only."""
 
 from .attention import AttentionDisplay
 from .beta_path import BetaPathDisplay
 from .curves import ConvergenceDisplay
 from .depth import DepthProfileDisplay
+from .intervals import IntervalDisplay
 from .spectra import SpectrumDisplay
 
 __all__ = [
@@ -11,5 +12,6 @@ __all__ = [
     "BetaPathDisplay",
     "ConvergenceDisplay",
     "DepthProfileDisplay",
+    "IntervalDisplay",
     "SpectrumDisplay",
 ]

@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from scipy.stats import norm
 from smallmodels import SMALL
 
 from sklearn_restrans import (
@@ -134,6 +135,27 @@ def test_numbers_are_standardised_on_the_training_rows_and_come_back(shape, seed
     assert targets.n_outputs == expected.shape[1]
     with pytest.raises(ValueError, match=r"y has 3 target columns, but \d are expected"):
         targets.check(np.ones((4, 3)), "Model")
+
+
+@pytest.mark.parametrize("shape", [(30,), (30, 1), (30, 2)])
+def test_quantiles_come_back_in_the_units_of_their_target(shape, seed):
+    """Outputs of 0 are normal quantiles; predictions are the median, the columns stay apart."""
+    rng, levels = np.random.default_rng(seed), (0.1, 0.5, 0.9)
+    y = 100 + rng.standard_normal(shape) * np.array([5.0, 200.0])[: shape[1] if shape[1:] else 1]
+    targets = RegressionTargets.learn(y, np.arange(30), None, "quantile", levels)
+    columns = 1 if len(shape) == 1 else shape[1]
+    assert (targets.n_targets, targets.n_outputs) == (columns, 3 * columns)
+    found = targets.decode_quantiles(np.zeros((4, 3 * columns)))
+    assert found.shape == (4, *shape[1:], 3)
+    expected = norm.ppf(levels, y.mean(axis=0)[..., None], y.std(axis=0)[..., None])
+    np.testing.assert_allclose(found[0], expected, rtol=1e-12)
+    np.testing.assert_array_equal(targets.decode(np.zeros((4, 3 * columns))), found[..., 1])
+    two = RegressionTargets.learn(y, np.arange(30), None, "quantile", (0.2, 0.8))
+    np.testing.assert_allclose(
+        two.decode(np.zeros((4, 2 * columns))), np.broadcast_to(y.mean(axis=0), (4, *shape[1:]))
+    )
+    if shape != (30, 1):  # of which check warns
+        assert targets.check(y, "Model").shape == shape
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])

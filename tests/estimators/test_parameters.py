@@ -102,6 +102,10 @@ def is_on_the_cpu(model, base):
     assert model.device_ == "cpu"
 
 
+def has_its_levels(model, base):
+    assert (model.quantiles_, base.quantiles_) == ((0.2, 0.6), (0.1, 0.5, 0.9))
+
+
 # name -> (value, what must hold of the model with it and the model without). None: it must predict
 # something else. A second parameter stands beside it where the first needs it to mean anything.
 SHARED = {
@@ -141,6 +145,7 @@ SHARED = {
     "random_state": (1, None),
     "verbose": (1, None),
     "class_weight": ({0: 1.0, 1: 5.0}, None),
+    "quantiles": ((0.2, 0.6), has_its_levels, {"loss": "quantile"}),
 }
 # No effect on a model of this table; tests of their own below, in test_segments.py, test_text.py.
 SEEN_ELSEWHERE = ("n_threads", "verbose", "embedding")
@@ -149,7 +154,8 @@ SEEN_ELSEWHERE = ("n_threads", "verbose", "embedding")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_the_table_names_every_parameter(estimator):
     own = set(inspect.signature(estimator).parameters)
-    assert own | {"class_weight"} == set(SHARED)
+    assert own | {"class_weight", "quantiles"} == set(SHARED)
+    assert ("quantiles" in own) == (estimator is ResidualTransformerRegressor)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn_restrans.RankCollapseWarning")
