@@ -6,6 +6,7 @@ import numpy as np
 
 from .._validation import check_integer
 from .cells import as_array
+from .forms import PLAIN, learn_form
 
 # Row numbers are 64-bit integers, and some are subtracted from others.
 _FARTHEST = 2**62
@@ -32,11 +33,20 @@ class SequenceView:
     segments : array-like of shape (n_rows,), default=None
         Label of the series, station or stretch each row belongs to; equal labels must be
         neighbours. A window never crosses from one segment into another.
+    patch : int, default=1
+        Number of consecutive rows of a window that make one token of ``patch * n_features``
+        channels, row after row. A token exists if any of its rows does; rows of it before the
+        beginning of the series count as missing readings.
+    patch_stride : int, default=None
+        Rows from the beginning of one patch to that of the next, at most ``patch``; smaller ones
+        make patches overlap. None is ``patch``. The patches must end where the window does:
+        ``window - patch`` is a multiple of the stride.
 
     Attributes
     ----------
-    shape : tuple (n_samples, window, n_features)
-        As of the 3-D array that ``np.asarray(view)`` makes.
+    shape : tuple (n_samples, n_tokens, patch * n_features)
+        As of the 3-D array that ``np.asarray(view)`` makes; without patches every row of a window
+        is a token.
     dtype : dtype
         Number type of the series.
     columns : ndarray of str of shape (n_features,) or None
@@ -48,7 +58,7 @@ class SequenceView:
     ------
     ValueError
         If ``series`` is not 2-D, an end is not one of its rows, ``window`` or ``dilation`` is
-        smaller than 1, or a segment comes back after another one.
+        smaller than 1, a segment comes back after another one, or patches leave rows out.
 
     Examples
     --------
@@ -59,14 +69,24 @@ class SequenceView:
     (3, 3, 2)
     >>> np.asarray(view[1:])[0, :, 0].tolist()
     [2.0, 4.0, 6.0]
+
+    Two hourly readings of one sensor as a token:
+
+    >>> view = SequenceView(np.arange(10.0).reshape(10, 1), ends=[3, 4], window=4, patch=2)
+    >>> np.asarray(view)[0].tolist()
+    [[0.0, 1.0], [2.0, 3.0]]
     """
 
     ndim = 3
     # Number (n_rows,) of the station each row belongs to, where gaps cut a station into segments;
     # None takes every segment for a station.
     stations = None
+    # Views that were stored before there were patches have none.
+    form = PLAIN
 
-    def __init__(self, series, ends, window, *, dilation=1, segments=None):
+    def __init__(
+        self, series, ends, window, *, dilation=1, segments=None, patch=1, patch_stride=None
+    ):
         if not hasattr(series, "shape"):
             series = as_array(series, "series")
         columns = None
@@ -87,6 +107,7 @@ class SequenceView:
                 f"window={window} with dilation={dilation} reaches back further than rows can be "
                 "counted; pass smaller ones."
             )
+        self.form = learn_form(self.window, patch, patch_stride)
         ends = as_array(ends, "ends")
         if ends.ndim != 1 or (ends.size and not np.issubdtype(ends.dtype, np.integer)):
             raise ValueError(
@@ -103,8 +124,9 @@ class SequenceView:
 
     @property
     def shape(self):
-        """(n_samples, window, n_features)."""
-        return (len(self.ends), self.window, self.series.shape[1])
+        """(n_samples, n_tokens, patch * n_features)."""
+        n_tokens = self.form.n_tokens(self.window)
+        return (len(self.ends), n_tokens, self.form.patch * self.series.shape[1])
 
     @property
     def dtype(self):
@@ -146,18 +168,22 @@ class SequenceView:
             raise ValueError(
                 "a SequenceView makes its 3-D array when asked and cannot give one without a copy."
             )
-        rows = self.ends[:, None] - np.arange(self.window - 1, -1, -1) * self.dilation
+        lags = (self.window - 1 - self.form.places(self.window).ravel()) * self.dilation
+        rows = self.ends[:, None] - lags
         first = 0 if self.first is None else self.first[self.ends][:, None]
         missing = rows < first
         values = np.asarray(self.series)[np.where(missing, 0, rows)]
         if missing.any():
             values = values.astype(np.result_type(values.dtype, np.float32))
             values[missing] = np.nan
+        values = values.reshape(self.shape)
         return values if dtype is None else values.astype(dtype)
 
     def __repr__(self):
+        form = self.form
+        patches = f"patch={form.patch}, patch_stride={form.stride}, " if form.patch > 1 else ""
         return (
-            f"SequenceView(shape={self.shape}, dilation={self.dilation}, "
+            f"SequenceView(shape={self.shape}, dilation={self.dilation}, {patches}"
             f"series of {self.series.shape[0]} rows)"
         )
 

@@ -66,7 +66,8 @@ class Preprocessing:
         return make_source(X, self.scaler, dtype, device)
 
     def _warn_of_moved(self, X):
-        moved, names = self.scaler.moved(rows_of(X)), self.inputs.names
+        rows = rows_of(X, len(self.scaler.mean))
+        moved, names = self.scaler.moved(rows), self.inputs.names
         if not len(moved):
             return
         shown = ", ".join(str(k) if names is None else repr(names[k]) for k in moved[:5])
@@ -241,7 +242,8 @@ def architecture(estimator, preprocessing):
     elif inputs.kind == "table":
         embedding, n_tokens, n_features = "feature", scaler.n_columns, 1
     else:
-        embedding, n_tokens, n_features = "linear", inputs.n_tokens, scaler.n_columns
+        embedding, n_tokens = "linear", inputs.n_tokens
+        n_features = scaler.n_columns * inputs.form.patch
     positions, readout = estimator.positions, estimator.readout
     if positions == "auto":
         positions = "sinusoidal" if embedding == "linear" else "learned"

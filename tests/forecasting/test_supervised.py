@@ -125,6 +125,17 @@ def test_a_missing_target_drops_its_row_and_a_missing_feature_stays():
     pd.testing.assert_frame_equal(frame, before)
 
 
+def test_patches_of_a_window_are_those_of_a_view():
+    frame = weather(40, 0)
+    X, y = make_supervised(frame, "T", 3, window=8, patch=4, patch_stride=2)
+    plain, y_plain = make_supervised(frame, "T", 3, window=8)
+    assert X.shape == (37, 3, 4 * frame.shape[1])
+    np.testing.assert_array_equal(X.ends, plain.ends)
+    pd.testing.assert_series_equal(y, y_plain)
+    rows = np.asarray(plain)
+    np.testing.assert_array_equal(np.asarray(X)[:, 1], rows[:, 2:6].reshape(37, -1))
+
+
 def test_a_window_keeps_the_rows_that_have_no_target():
     frame = weather(30)
     frame.iloc[10, 0] = np.nan  # the row three before it has no target
@@ -312,6 +323,10 @@ REVERSED, REPEATED = BAD.iloc[::-1], BAD.iloc[[0, 1, 1, 2]]
             "window=7 is longer than the 6 rows of the longest series of frame",
         ),
         (BAD, {"dilation": 2}, ValueError, "dilation=2 needs a window to act on"),
+        (BAD, {"patch": 2}, ValueError, "patch=2 needs a window to act on: set window"),
+        (BAD, {"patch_stride": 2}, ValueError, "patch_stride=2 needs a window to act on"),
+        (BAD, {"window": 5, "patch": 2}, ValueError, "patch=2 does not divide window=5"),
+        (BAD, {"window": 2, "patch": 3}, ValueError, "patch=3 is longer than window=2"),
         (BAD, {"max_gap": 3}, ValueError, "max_gap must be a length of time such as '3h'"),
         (
             BAD,
