@@ -89,6 +89,7 @@ INSIDE = {
         "panels": {"cells", "windows"},
         "tokens": {"arrays", "windows"},
         "inputs": {"arrays", "cells", "clock", "forms", "panels", "tokens", "windows"},
+        "relative": {"forms", "windows"},
         "sources": {"tokens", "windows"},
         "split": {"cells", "sources", "windows"},
     },

@@ -15,22 +15,32 @@ from .tokens import padded_length
 from .windows import SequenceView
 
 
-def make_source(X, scaler, dtype, device, tight=False):
+def make_source(X, scaler, dtype, device, tight=False, relative=None):
     """Source of scaled batches for a validated X: 2-D table, 3-D array or SequenceView.
 
-    Without a scaler X holds token ids; ``tight`` is for them.
+    Without a scaler X holds token ids; ``tight`` is for them. ``relative`` (RelativeWindows or
+    None) is for windows.
     """
     if scaler is None:
         return TokenSource(X, device, tight)
+    if relative is not None:
+        # Missing readings stay NaN until it is known what their window is relative to.
+        source = _absolute(X, scaler, dtype, device, missing=np.nan)
+        return RelativeSource(source, *relative.scaled(X, scaler), scaler)
+    return _absolute(X, scaler, dtype, device)
+
+
+def _absolute(X, scaler, dtype, device, missing=0.0):
     n_channels = len(scaler.mean)
     if isinstance(X, SequenceView):
-        series = scaler.to_tensor(X.series, dtype, device)
-        return WindowSource(series, X, np.arange(scaler.n_columns) >= n_channels)
+        series = scaler.to_tensor(X.series, dtype, device, missing=missing)
+        flags = np.arange(scaler.n_columns) >= n_channels
+        return WindowSource(series, X, np.where(flags, 1.0, missing))
     if X.ndim == 2:
         return DenseSource(scaler.to_tensor(X, dtype, device)[..., None])
     mask = padding_mask(X)
     # A token of a patch is the channels of several readings, one after the other.
-    rows = scaler.to_tensor(X.reshape(-1, n_channels), dtype, device)
+    rows = scaler.to_tensor(X.reshape(-1, n_channels), dtype, device, missing=missing)
     rows = rows.reshape(*X.shape[:2], -1)
     if mask is not None:
         rows *= torch.as_tensor(mask, device=device)[..., None]  # no reading is missing in padding
@@ -151,6 +161,39 @@ class WindowSource:
         x, mask = torch.where(real[..., None], x, self.absent), real.any(-1)
         # Tokens before the start of a series are masked, and zero so that products stay finite.
         return x.flatten(2) * mask[..., None], mask
+
+
+class RelativeSource:
+    """Windows of another source, from each of which its own location is taken off in the batch.
+
+    Per sample and channel the difference is multiplied by a factor, and cut at a bound; a reading
+    that is missing becomes 0, the location.
+    """
+
+    lengths = None
+
+    def __init__(self, source, taken, factor, bound, scaler):
+        self.source, self.partial = source, source.partial
+        like = source.absent if isinstance(source, WindowSource) else source.x
+        self.n_columns, self.n_channels = scaler.n_columns, len(scaler.mean)
+        taken = scaler.to_tensor(taken, like.dtype, like.device)
+        self.taken = taken[:, : self.n_channels]
+        self.factor, self.bound = (torch.as_tensor(a).to(like) for a in (factor, bound))
+
+    def __len__(self):
+        return len(self.source)
+
+    def take(self, rows):
+        """Batch of the samples ``rows`` (int64 array): x (B, T, f) and mask (B, T) or None."""
+        x, mask = self.source.take(rows)
+        index = torch.as_tensor(rows, device=x.device)
+        readings = x.unflatten(2, (-1, self.n_columns))  # (B, T, p, f), a patch row by row
+        values, flags = readings.split((self.n_channels, self.n_columns - self.n_channels), -1)
+        factor = self.factor if len(self.factor) == 1 else self.factor.index_select(0, index)
+        values = (values - self.taken.index_select(0, index)[:, None, None]) * factor[:, None, None]
+        values = torch.where(values.isnan(), 0.0, values.clamp(-self.bound, self.bound))
+        whole = torch.cat((values, flags), -1) if flags.shape[-1] else values
+        return whole.flatten(2), mask
 
 
 class TokenSource:

@@ -6,7 +6,7 @@ import numpy as np
 
 from .._validation import check_integer
 from .cells import as_array
-from .forms import PLAIN, learn_form
+from .forms import PLAIN, learn_form, relative_form
 
 # Row numbers are 64-bit integers, and some are subtracted from others.
 _FARTHEST = 2**62
@@ -41,6 +41,20 @@ class SequenceView:
         Rows from the beginning of one patch to that of the next, at most ``patch``; smaller ones
         make patches overlap. None is ``patch``. The patches must end where the window does:
         ``window - patch`` is a multiple of the stride.
+    relative : {"last", "standard"}, default=None
+        The estimators read every window relative to its own last value ("last"), or to its own mean
+        and standard deviation ("standard"): level, or level and size, are taken off, which helps
+        where they drift. Missing readings do not count. "standard" divides a window by no less
+        than a tenth of the root mean square of the standard deviations of the training windows,
+        and a window of one reading by that root mean square. The array that ``np.asarray(view)``
+        makes holds the readings as they are.
+    relative_columns : column or list of columns, default=None
+        Numbers or names of the columns that are read so. None is all of them.
+    target_columns : column or list of (column or None), default=None
+        For every column of ``y`` the column of ``series`` it is a later value of, in the same
+        units: a regressor takes off its targets what it takes off that column, and adds it to its
+        predictions again, so that ``y`` and predictions keep their units. None, for one target or
+        for all, leaves them as they are.
 
     Attributes
     ----------
@@ -58,7 +72,8 @@ class SequenceView:
     ------
     ValueError
         If ``series`` is not 2-D, an end is not one of its rows, ``window`` or ``dilation`` is
-        smaller than 1, a segment comes back after another one, or patches leave rows out.
+        smaller than 1, a segment comes back after another one, patches leave rows out, or a column
+        is named that is not there.
 
     Examples
     --------
@@ -85,7 +100,18 @@ class SequenceView:
     form = PLAIN
 
     def __init__(
-        self, series, ends, window, *, dilation=1, segments=None, patch=1, patch_stride=None
+        self,
+        series,
+        ends,
+        window,
+        *,
+        dilation=1,
+        segments=None,
+        patch=1,
+        patch_stride=None,
+        relative=None,
+        relative_columns=None,
+        target_columns=None,
     ):
         if not hasattr(series, "shape"):
             series = as_array(series, "series")
@@ -107,7 +133,9 @@ class SequenceView:
                 f"window={window} with dilation={dilation} reaches back further than rows can be "
                 "counted; pass smaller ones."
             )
-        self.form = learn_form(self.window, patch, patch_stride)
+        form = learn_form(self.window, patch, patch_stride)
+        asked = (relative, relative_columns, target_columns)
+        self.form = relative_form(form, *asked, series.shape[1], columns)
         ends = as_array(ends, "ends")
         if ends.ndim != 1 or (ends.size and not np.issubdtype(ends.dtype, np.integer)):
             raise ValueError(
@@ -168,24 +196,35 @@ class SequenceView:
             raise ValueError(
                 "a SequenceView makes its 3-D array when asked and cannot give one without a copy."
             )
-        lags = (self.window - 1 - self.form.places(self.window).ravel()) * self.dilation
-        rows = self.ends[:, None] - lags
-        first = 0 if self.first is None else self.first[self.ends][:, None]
-        missing = rows < first
-        values = np.asarray(self.series)[np.where(missing, 0, rows)]
-        if missing.any():
-            values = values.astype(np.result_type(values.dtype, np.float32))
-            values[missing] = np.nan
-        values = values.reshape(self.shape)
+        places = self.form.places(self.window).ravel()
+        values = _rows_at(self, self.ends, places).reshape(self.shape)
         return values if dtype is None else values.astype(dtype)
 
     def __repr__(self):
         form = self.form
         patches = f"patch={form.patch}, patch_stride={form.stride}, " if form.patch > 1 else ""
+        patches += "" if form.relative is None else f"relative={form.relative!r}, "
         return (
             f"SequenceView(shape={self.shape}, dilation={self.dilation}, {patches}"
             f"series of {self.series.shape[0]} rows)"
         )
+
+
+def rows_in(view, key):
+    """Windows (m, window, n_features) as arrays of rows, whatever tokens are made of them."""
+    return _rows_at(view, view.ends[key], np.arange(view.window))
+
+
+def _rows_at(view, ends, places):
+    """Rows (m, k, n_features) of windows at places counted from the beginning of each window."""
+    rows = ends[:, None] - (view.window - 1 - places) * view.dilation
+    first = 0 if view.first is None else view.first[ends][:, None]
+    missing = rows < first
+    values = np.asarray(view.series)[np.where(missing, 0, rows)]
+    if missing.any():
+        values = values.astype(np.result_type(values.dtype, np.float32))
+        values[missing] = np.nan
+    return values
 
 
 def on_series(view, series):

@@ -36,7 +36,7 @@ class ResidualRegressor(RegressorMixin, ResidualTransformerBase):
             As y had in ``fit``.
         """
         outputs = self._outputs(X, segments)
-        return self._preprocessing.targets.decode(outputs)
+        return self._preprocessing.predictions(outputs, X)
 
     def score(self, X, y, sample_weight=None, *, segments=None):
         """R^2 of the predictions.

@@ -30,6 +30,8 @@ def make_supervised(
     dilation=1,
     patch=1,
     patch_stride=None,
+    relative=None,
+    relative_columns=None,
     max_gap="auto",
     known=(),
     group=None,
@@ -64,6 +66,13 @@ def make_supervised(
         Rows of a window that make one token, as in SequenceView.
     patch_stride : int, default=None
         Rows from the beginning of one patch to that of the next; None is ``patch``.
+    relative : {"last", "standard"}, default=None
+        The estimators read every window relative to its own last value, or to its own mean and
+        standard deviation, as in SequenceView, and its targets too where their column is read so.
+        `y` and predictions keep their units.
+    relative_columns : label or list of labels, default=None
+        Columns of X that are read so. None is all columns of `frame`, and not the `known` ones,
+        whose values ahead would lose what they say.
     max_gap : str, Timedelta or None, default="auto"
         A step of the index longer than this is a gap, which no window crosses. "auto" is one and a
         half times the median step of the series. Weekends, and holidays of up to a week in a series
@@ -134,7 +143,7 @@ def make_supervised(
         raise ValueError("target is empty: name the column(s) to forecast.")
     horizons = check_horizons(horizon)
     _check_lengths(stretches, max(horizons), window, dilation)
-    form = _checked_form(window, patch, patch_stride)
+    form = _checked_form(window, patch, patch_stride, relative, relative_columns)
     as_gap(max_gap)  # A wrong max_gap is refused even if there is no window to use it.
     later, step = _rows_ahead(times, stretches, horizons, freq, declared)
     # future[t, (target, horizon)] = target in the row nearest to t + horizon * step
@@ -148,10 +157,11 @@ def make_supervised(
             f"{len(frame)} have no row there (check freq={step!r} and the gaps of the index), "
             f"{dropped['missing']} a missing value of {targets} (fill it, or choose another)."
         )
-    frame = _with_known(frame, known, horizons, later)
+    own, frame = list(frame.columns), _with_known(frame, known, horizons, later)
     X = frame.iloc[kept]
     index = X.index
     if window is not None:
+        form |= _relative_places(frame, own, targets, horizons, relative, relative_columns)
         known_step = declared if freq is None else freq
         X = _view(frame, kept, window, dilation, times, stretches, max_gap, known_step, form)
     names = [f"{label} t+{h}" for label in targets for h in horizons]
@@ -314,16 +324,32 @@ def _check_lengths(stretches, horizon, window, dilation):
         )
 
 
-def _checked_form(window, patch, patch_stride):
+def _checked_form(window, patch, patch_stride, relative, relative_columns):
     """What a SequenceView is told of patches, refused before any work is done."""
     if window is None:
         asked = {"patch": (patch, 1), "patch_stride": (patch_stride, None)}
+        asked |= {"relative": (relative, None), "relative_columns": (relative_columns, None)}
         for name, (value, default) in asked.items():
             if value != default:
                 raise ValueError(f"{name}={value!r} needs a window to act on: set window.")
         return {}
     learn_form(window, patch, patch_stride)
     return {"patch": patch, "patch_stride": patch_stride}
+
+
+def _relative_places(frame, own, targets, horizons, relative, relative_columns):
+    """What a SequenceView is told of relative windows, by numbers of columns."""
+    if relative is None and relative_columns is None:
+        return {}
+    chosen = own if relative_columns is None else relative_columns
+    chosen = _labels_of(frame, "relative_columns", chosen)
+    columns = list(frame.columns)
+    places = [columns.index(label) if label in chosen else None for label in targets]
+    return {
+        "relative": relative,
+        "relative_columns": [columns.index(label) for label in chosen],
+        "target_columns": None if relative is None else list(np.repeat(places, len(horizons))),
+    }
 
 
 def _rows_ahead(times, stretches, horizons, freq, declared):

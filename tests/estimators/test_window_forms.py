@@ -1,19 +1,24 @@
-"""Models of windows read in patches: as fitted, in every search, and equal to those of arrays."""
+"""Models of patches and of relative windows: as fitted, in searches, equal to those of arrays."""
 
 import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
 from sklearn_restrans import (
     ResidualTransformerClassifier,
     ResidualTransformerRegressor,
+    SeedEnsembleRegressor,
     SequenceView,
     channel_importance,
     residual_beta_path,
 )
+from sklearn_restrans._data.sources import DenseSource
+from sklearn_restrans._data.windows import rows_in
+from sklearn_restrans._training.prediction import outputs
 from sklearn_restrans.forecasting import backtest, make_supervised
 
 SMALL = {"d_model": 8, "max_iter": 3, "random_state": 0, "dtype": "float64"}
@@ -109,3 +114,132 @@ def test_a_classifier_reads_patches(seed):
     train, test = order[:80], order[80:]
     model = ResidualTransformerClassifier(random_state=0, max_iter=60).fit(X[train], y[train])
     assert model.score(X[test], y[test]) > 0.9
+
+
+# ---- relative windows ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["last", "standard"])
+@pytest.mark.parametrize("form", [{}, {"patch": 4}], ids=str)
+def test_relative_predictions_are_those_of_the_plain_formula(kind, form, seed):
+    """The trained net on materialised windows of which the formula was taken off by hand.
+
+    In float64, up to the rounding of a subtraction before or after the scaling, 1e-9.
+    """
+    X, y = make_supervised(series_of(seed), "walk", [1, 3], window=8, relative=kind, **form)
+    X, y = X[7:], y.iloc[7:]
+    model = ResidualTransformerRegressor(**SMALL).fit(X, y)
+    codings, window = model._preprocessing, rows_in(X, slice(None))
+    location = window[:, -1:] if kind == "last" else window.mean(axis=1, keepdims=True)
+    scale = codings.scaler.scale
+    deviation = 1.0 if kind == "last" else window.std(axis=1, keepdims=True)
+    by_hand = (window - location) / (scale if kind == "last" else deviation) * codings.relative.gain
+    by_hand = torch.from_numpy(by_hand.reshape(X.shape))
+    relative_y = (y.to_numpy() - location[:, 0, 1:]) / (
+        deviation if kind == "last" else deviation[:, 0, 1:]
+    )
+    targets = codings.targets.scaler
+    np.testing.assert_allclose(targets.mean, relative_y.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(targets.scale, relative_y.std(axis=0), rtol=1e-9)
+    raw = outputs(model.net_.module_, DenseSource(by_hand)) * targets.scale + targets.mean
+    expected = raw * (deviation if kind == "last" else deviation[:, 0, 1:]) + location[:, 0, 1:]
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
+    np.testing.assert_allclose(model.predict(np.asarray(X)), expected, rtol=1e-9)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("kind", ["last", "standard"])
+def test_predictions_follow_the_level_and_with_standard_the_size(kind, seed):
+    """Far outside the level of training too: nothing but what is relative is ever cut.
+
+    Readings of size 1e4 round at 1e-12, and a window has a deviation of about 1: 1e-7. The size of
+    the one reading that the first window has is not known.
+    """
+    frame = series_of(seed)
+    X, y = make_supervised(frame, "wave", 2, window=8, relative=kind, patch=2)
+    model = ResidualTransformerRegressor(**SMALL).fit(X, y)
+    form = {"patch": 2, "relative": kind}
+    factor = 1.0 if kind == "last" else 3.0
+    moved = SequenceView(factor * frame + 1e4, X.ends, 8, **form)
+    found, expected = model.predict(moved), factor * model.predict(X) + 1e4
+    np.testing.assert_allclose(found[1:], expected[1:], rtol=0, atol=1e-7)
+
+
+def test_targets_of_columns_that_are_not_relative_stay_as_they_are():
+    X, y = make_supervised(
+        series_of(0), "wave", 1, window=8, relative="last", relative_columns=["walk"]
+    )
+    assert X.form.columns == (1,) and X.form.targets == (None,)
+    model = ResidualTransformerRegressor(**SMALL).fit(X, y)
+    np.testing.assert_allclose(model._preprocessing.targets.scaler.mean, y.mean(), rtol=1e-12)
+    other = SequenceView(
+        series_of(0) + np.array([0.0, 1e3]), X.ends, 8, relative="last", relative_columns="walk"
+    )
+    np.testing.assert_allclose(model.predict(other), model.predict(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["last", "standard"])
+def test_relative_windows_go_through_searches_backtests_and_paths(kind):
+    X, y = make_supervised(series_of(1), ["walk", "wave"], [1, 2], window=8, relative=kind)
+    assert X.form.targets == (1, 1, 0, 0)
+    model, cv = ResidualTransformerRegressor(**SMALL), TimeSeriesSplit(2, gap=1)
+    search = GridSearchCV(model, {"residual_beta": [0.5, 1.0]}, cv=cv).fit(X, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    scores = backtest(model, X, y, cv)
+    assert np.isfinite(scores[["MAE", "skill"]]).all(axis=None)
+    assert_stacked_is_separate(model, X, y, cv)
+    ensemble = SeedEnsembleRegressor(model, n_estimators=2, random_state=0).fit(X, y)
+    assert ensemble.predict(X[:3]).shape == (3, 4)
+
+
+def test_early_stopping_and_warm_start_read_the_windows_of_the_first_fit():
+    X, y = make_supervised(series_of(3), "walk", 1, window=8, relative="last")
+    stopped = ResidualTransformerRegressor(**SMALL, early_stopping=True).fit(X[:120], y.iloc[:120])
+    given = ResidualTransformerRegressor(**SMALL).fit(
+        X[:100], y.iloc[:100], X_val=X[110:], y_val=y.iloc[110:]
+    )
+    # The walk strays by about 1 a step from a level of 50: relative targets are of that size.
+    for model in (stopped, given):
+        assert np.sqrt(np.mean((model.predict(X[110:]) - y.iloc[110:]) ** 2)) < 3
+        assert max(-score for score in model.validation_scores_) < 10
+    warm = ResidualTransformerRegressor(**SMALL, warm_start=True).fit(X[:100], y.iloc[:100])
+    before = warm._preprocessing.relative
+    warm.fit(X[50:], y.iloc[50:])
+    assert warm._preprocessing.relative is before
+
+
+def test_a_model_of_relative_windows_refuses_others():
+    frame = series_of(0)
+    X, y = make_supervised(frame, "walk", 1, window=8, relative="last")
+    model = ResidualTransformerRegressor(**SMALL).fit(X, y)
+    for form, message in [
+        ({}, r"with relative=None, relative_columns=\[\], but .* fitted on relative='last', re"),
+        ({"relative": "standard"}, "with relative='standard', but .* fitted on relative='last'"),
+        ({"relative": "last", "relative_columns": 1}, r"with relative_columns=\[1\], but"),
+        ({"relative": "last", "target_columns": 0}, r"target_columns=\(0,\), but .*=\(1,\); pass"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.predict(SequenceView(frame, [20], 8, **form))
+    absolute = ResidualTransformerRegressor(**SMALL).fit(
+        make_supervised(frame, "walk", 1, window=8)[0], y
+    )
+    with pytest.raises(ValueError, match=r"with relative='last', .* fitted on relative=None"):
+        absolute.predict(X)
+    with pytest.raises(ValueError, match=r"y has 2 column\(s\), but .* given 1 target_columns"):
+        ResidualTransformerRegressor(**SMALL).fit(X, np.column_stack([y, y]))
+
+
+def test_a_classifier_reads_relative_windows_and_keeps_its_labels(seed):
+    """Classes by the direction of a walk whose level says nothing."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(["down", "up"], 60)
+    steps = np.where(y == "up", 0.5, -0.5)[:, None] + rng.standard_normal((120, 16))
+    walks = 100 * rng.standard_normal((120, 1)) + steps.cumsum(axis=1)
+    ends, labels = np.arange(1, 121) * 16 - 1, np.repeat(np.arange(120), 16)
+    X = SequenceView(walks.reshape(-1, 1), ends, 16, segments=labels, patch=4, relative="last")
+    order = rng.permutation(120)
+    train, test = order[:80], order[80:]
+    model = ResidualTransformerClassifier(random_state=0, max_iter=40).fit(X[train], y[train])
+    assert model.score(X[test], y[test]) > 0.8
+    assert set(model.predict(X)) == {"down", "up"}

@@ -125,6 +125,26 @@ def test_a_missing_target_drops_its_row_and_a_missing_feature_stays():
     pd.testing.assert_frame_equal(frame, before)
 
 
+def test_relative_windows_know_their_columns_and_targets():
+    """By number, as labels may be of any type; known columns are left out unless they are named."""
+    frame = weather(40, 0)
+    columns = list(frame.columns)
+    place = columns.index("T")
+    options = {"window": 4, "relative": "last", "known": columns[1]}
+    X, y = make_supervised(frame, ["T", columns[1]], [1, 3], **options)
+    assert X.form.columns == tuple(range(len(columns))) and X.shape[2] == len(columns) + 2
+    assert X.form.targets == (place, place, 1, 1) and list(y.columns)[1] == "T t+3"
+    named = f"{columns[1]} t+3"
+    X, _ = make_supervised(
+        frame, ["T", columns[1]], [1, 3], relative_columns=["T", named], **options
+    )
+    assert X.form.columns == (place, len(columns) + 1)
+    assert X.form.targets == (place, place, None, None)
+    frame.columns = range(len(columns))
+    X, _ = make_supervised(frame, place, 2, window=4, relative="standard", relative_columns=place)
+    assert X.form.columns == X.form.targets == (place,) and X.form.relative == "standard"
+
+
 def test_patches_of_a_window_are_those_of_a_view():
     frame = weather(40, 0)
     X, y = make_supervised(frame, "T", 3, window=8, patch=4, patch_stride=2)
@@ -325,6 +345,21 @@ REVERSED, REPEATED = BAD.iloc[::-1], BAD.iloc[[0, 1, 1, 2]]
         (BAD, {"dilation": 2}, ValueError, "dilation=2 needs a window to act on"),
         (BAD, {"patch": 2}, ValueError, "patch=2 needs a window to act on: set window"),
         (BAD, {"patch_stride": 2}, ValueError, "patch_stride=2 needs a window to act on"),
+        (BAD, {"relative": "last"}, ValueError, "relative='last' needs a window to act on"),
+        (BAD, {"relative_columns": ["T"]}, ValueError, "relative_columns=['T'] needs a window"),
+        (
+            BAD,
+            {"window": 2, "relative_columns": ["T"]},
+            ValueError,
+            "relative_columns=[0] needs relative='last' or 'standard'",
+        ),
+        (
+            BAD,
+            {"window": 2, "relative": "last", "relative_columns": ["T t+1"]},
+            ValueError,
+            "relative_columns=['T t+1'] not in frame: choose from ['T', 'p']",
+        ),
+        (BAD, {"window": 2, "relative": "mean"}, ValueError, "relative must be 'last', 'standard'"),
         (BAD, {"window": 5, "patch": 2}, ValueError, "patch=2 does not divide window=5"),
         (BAD, {"window": 2, "patch": 3}, ValueError, "patch=3 is longer than window=2"),
         (BAD, {"max_gap": 3}, ValueError, "max_gap must be a length of time such as '3h'"),
