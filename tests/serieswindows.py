@@ -23,6 +23,13 @@ def windows_of(series, ends, *args):
     return np.array([v for v, _ in pairs]), np.array([r for _, r in pairs])
 
 
+def in_patches(windows, patch, stride):
+    """Rows (n, w, f) of windows as tokens (n, T, patch * f), read off the definition."""
+    starts = range(0, windows.shape[1] - patch + 1, stride)
+    tokens = [windows[:, k : k + patch].reshape(len(windows), -1) for k in starts]
+    return np.stack(tokens, axis=1)
+
+
 SEGMENTS = np.repeat(["JFK", "EWR", "LGA"], [5, 1, 6])
 
 

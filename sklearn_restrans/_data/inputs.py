@@ -21,6 +21,7 @@ from .._compat import _num_samples
 from .arrays import n_axes, refuse_masked, refuse_unequal_lengths
 from .cells import as_array, as_numbers, naming, plain
 from .clock import Clock, learn_clock, lost_history, station_numbers, warn_of_lost_history
+from .forms import PLAIN, WindowForm, check_form
 from .panels import as_sequences, is_nested, warn_of_swapped_axes
 from .tokens import as_ids, padded_length, pretrained_vectors, takes_ids
 from .windows import SequenceView, of_stations, on_series
@@ -48,7 +49,7 @@ class InputSpec:
         Class name of the estimator, for messages.
     kind : {"table", "window", "sequence", "tokens"}
     n_features : int
-        Columns of a 2-D X, channels of a 3-D X.
+        Columns of a 2-D X, channels of a 3-D X, of a patch those of one row.
     names : ndarray of str or None
         Names of the columns.
     n_tokens : int or None
@@ -57,6 +58,8 @@ class InputSpec:
         Rows of a window cut out of 2-D rows.
     spacing : int or None
         Dilation of the SequenceView it was learnt on.
+    form : WindowForm
+        How the windows of the SequenceView became tokens.
     clock : Clock or None
         Which steps of the time stamps are gaps, of windows.
     known_ids : bool ndarray or None
@@ -72,6 +75,7 @@ class InputSpec:
     n_tokens: int | None = None
     window: int | None = None
     spacing: int | None = None
+    form: WindowForm = PLAIN
     clock: Clock | None = None
     known_ids: np.ndarray | None = None
     pretrained: bool = False
@@ -128,7 +132,7 @@ class InputSpec:
                 UserWarning,
                 stacklevel=5,
             )
-            sequence = np.full((1, self.n_tokens, self.n_features), np.nan)
+            sequence = np.full((1, self.n_tokens, self.n_features * self.form.patch), np.nan)
             sequence[0, 0] = np.asarray(as_numbers(X))[0]
             return sequence
         return X
@@ -152,11 +156,13 @@ class InputSpec:
         return replace(self, known_ids=known)
 
     def _check_sequences(self, X):
-        n_tokens, n_features = X.shape[1:]
-        if n_features != self.n_features:
+        n_tokens, n_features, expected = *X.shape[1:], self.n_features * self.form.patch
+        if isinstance(X, SequenceView):
+            check_form(self.form, X.form, self.owner)
+        if n_features != expected:
             raise ValueError(
                 f"X has {n_features} channels (features), but {self.owner} is expecting "
-                f"{self.n_features} channels as input."
+                f"{expected} channels as input."
             )
         self._check_names(X)
         spacing = X.dilation if isinstance(X, SequenceView) else None
@@ -308,8 +314,10 @@ def _learn_sequences(X, owner, window):
             f"X is a SequenceView with window={X.window} on a series of {len(X.series)} rows; use "
             f"a window of at most {len(X.series)}, or a longer series."
         )
-    names, spacing = (X.columns, X.dilation) if view else (None, None)
-    return InputSpec(owner, "sequence", X.shape[2], names, n_tokens=X.shape[1], spacing=spacing)
+    if not view:
+        return InputSpec(owner, "sequence", X.shape[2], n_tokens=X.shape[1])
+    own = {"n_tokens": X.shape[1], "spacing": X.dilation, "form": X.form}
+    return InputSpec(owner, "sequence", X.series.shape[1], X.columns, **own)
 
 
 def _kind_of(X, window):

@@ -88,8 +88,14 @@ class Scaler:
             reach = np.stack([self.lowest - width, self.highest + width])
         return np.where(self.scale == 0, self.mean, reach)
 
-    def to_tensor(self, rows, dtype, device, *, bounded=True):
-        """Scaled rows (N, n_columns) as a tensor; NaN becomes 0, the mean.
+    def unbounded(self, columns):
+        """The same scaler, which cuts no value of these columns."""
+        lowest, highest = self.lowest.copy(), self.highest.copy()
+        lowest[list(columns)], highest[list(columns)] = -np.inf, np.inf
+        return Scaler(self.mean, self.scale, lowest, highest, self.missing)
+
+    def to_tensor(self, rows, dtype, device, *, bounded=True, missing=0.0):
+        """Scaled rows (N, n_columns) as a tensor; NaN becomes ``missing``, 0 is the mean.
 
         Targets are not ``bounded``, and those that were constant in training only centred.
         """
@@ -104,7 +110,7 @@ class Scaler:
             # Halves, so that the difference of two numbers near the largest one does not overflow.
             block = (np.clip(block, low, high) / 2 - self.mean / 2) / (factor / 2)
             block[:, idle] = 0.0
-            out[start : start + _BLOCK_ROWS, :f] = np.nan_to_num(block, copy=False)
+            out[start : start + _BLOCK_ROWS, :f] = np.nan_to_num(block, copy=False, nan=missing)
         return torch.from_numpy(out).to(device)
 
     def moved(self, rows):

@@ -15,29 +15,42 @@ from .tokens import padded_length
 from .windows import SequenceView
 
 
-def make_source(X, scaler, dtype, device, tight=False):
+def make_source(X, scaler, dtype, device, tight=False, relative=None):
     """Source of scaled batches for a validated X: 2-D table, 3-D array or SequenceView.
 
-    Without a scaler X holds token ids; ``tight`` is for them.
+    Without a scaler X holds token ids; ``tight`` is for them. ``relative`` (RelativeWindows or
+    None) is for windows.
     """
     if scaler is None:
         return TokenSource(X, device, tight)
+    if relative is not None:
+        # Missing readings stay NaN until it is known what their window is relative to.
+        source = _absolute(X, scaler, dtype, device, missing=np.nan)
+        return RelativeSource(source, *relative.scaled(X, scaler), scaler)
+    return _absolute(X, scaler, dtype, device)
+
+
+def _absolute(X, scaler, dtype, device, missing=0.0):
+    n_channels = len(scaler.mean)
     if isinstance(X, SequenceView):
-        return WindowSource(scaler.to_tensor(X.series, dtype, device), X)
+        series = scaler.to_tensor(X.series, dtype, device, missing=missing)
+        flags = np.arange(scaler.n_columns) >= n_channels
+        return WindowSource(series, X, np.where(flags, 1.0, missing))
     if X.ndim == 2:
         return DenseSource(scaler.to_tensor(X, dtype, device)[..., None])
     mask = padding_mask(X)
-    rows = scaler.to_tensor(X.reshape(-1, X.shape[2]), dtype, device)
+    # A token of a patch is the channels of several readings, one after the other.
+    rows = scaler.to_tensor(X.reshape(-1, n_channels), dtype, device, missing=missing)
     rows = rows.reshape(*X.shape[:2], -1)
     if mask is not None:
         rows *= torch.as_tensor(mask, device=device)[..., None]  # no reading is missing in padding
     return DenseSource(rows, mask)
 
 
-def rows_of(X):
+def rows_of(X, n_channels):
     """The rows (N, f) that a validated table, 3-D array or SequenceView looks at."""
     if not isinstance(X, SequenceView):
-        return X.reshape(-1, X.shape[-1])
+        return X.reshape(-1, n_channels)
     if not len(X):
         return X.series[:0]
     first = X.ends.min() - (X.window - 1) * X.dilation
@@ -91,26 +104,36 @@ class DenseSource:
 
 
 class WindowSource:
-    """Windows of a series tensor (N, f): a strided view, one copy per batch."""
+    """Windows of a series tensor (N, f): a strided view, one copy per batch.
+
+    ``absent`` (f,) is what stands for a row before the beginning of the series in a patch that
+    has other rows: zeros, the means, and ones in the columns that tell of missing readings.
+    """
 
     lengths = None
 
-    def __init__(self, series, view):
+    def __init__(self, series, view, absent=None):
         self.series = series.contiguous()
         self.ends = view.ends
         self.partial = view.partial
         self.some_partial = bool(self.partial.any())
         self.first = view.first
-        self.offsets = np.arange(view.window - 1, -1, -1) * view.dilation
+        patch, stride = view.form.patch, view.form.stride
+        self.offsets = (view.window - 1 - view.form.places(view.window)) * view.dilation  # (T, p)
         span = (view.window - 1) * view.dilation
         n_rows, n_features = series.shape
         self.starts = torch.as_tensor(self.ends - span, device=series.device)
+        absent = np.zeros(n_features) if absent is None else absent
+        self.absent = torch.as_tensor(absent, dtype=series.dtype, device=series.device)
         self.windows = None
         if n_rows > span:
-            self.windows = self.series.as_strided(
-                (n_rows - span, view.window, n_features),
-                (n_features, view.dilation * n_features, 1),
-            )
+            shape, step = (n_rows - span, len(self.offsets)), view.dilation * n_features
+            steps = (n_features, stride * step)
+            if patch == 1 or view.dilation == 1:  # the rows of a patch lie one after the other
+                shape, steps = (*shape, patch * n_features), (*steps, 1)
+            else:
+                shape, steps = (*shape, patch, n_features), (*steps, step, 1)
+            self.windows = self.series.as_strided(shape, steps)
 
     def __len__(self):
         return len(self.ends)
@@ -119,10 +142,10 @@ class WindowSource:
         """Batch of the samples ``rows`` (int64 array): x (B, T, f) and mask (B, T) or None."""
         starts = self.starts.index_select(0, torch.as_tensor(rows, device=self.starts.device))
         if not self.some_partial or not self.partial[rows].any():
-            return self.windows.index_select(0, starts), None
+            return self.windows.index_select(0, starts).flatten(2), None
         ends = self.ends[rows]
-        index = ends[:, None] - self.offsets
-        first = 0 if self.first is None else self.first[ends][:, None]
+        index = ends[:, None, None] - self.offsets  # (B, T, p)
+        first = 0 if self.first is None else self.first[ends][:, None, None]
         real = torch.as_tensor(index >= first, device=self.series.device)
         if self.windows is None:
             x = self.series[torch.as_tensor(np.maximum(index, first), device=self.series.device)]
@@ -130,12 +153,55 @@ class WindowSource:
             # A window that starts before row 0 of the series is read from row 0 here, and replaced
             # row by row below.
             x = self.windows.index_select(0, starts.clamp(min=0))
-            short = np.flatnonzero(index[:, 0] < 0)
+            x = x.view(*index.shape, -1)
+            short = np.flatnonzero(index[:, 0, 0] < 0)
             if len(short):
                 places = torch.as_tensor(np.maximum(index[short], 0), device=self.series.device)
                 x[torch.as_tensor(short, device=x.device)] = self.series[places]
-        # Rows before the start of a series are masked, and zero so that products stay finite.
-        return x * real[..., None], real
+        x, mask = torch.where(real[..., None], x, self.absent), real.any(-1)
+        # Tokens before the start of a series are masked, and zero so that products stay finite.
+        return x.flatten(2) * mask[..., None], mask
+
+
+class RelativeSource:
+    """Windows of another source, from each of which its own location is taken off in the batch.
+
+    Per sample and channel the difference is multiplied by a factor, and cut at a bound; a reading
+    that is missing becomes 0, the location.
+    """
+
+    lengths = None
+
+    def __init__(self, source, taken, factor, bound, scaler):
+        self.source, self.partial = source, source.partial
+        like = source.absent if isinstance(source, WindowSource) else source.x
+        taken = scaler.to_tensor(taken, like.dtype, like.device)
+        n_flags = scaler.n_columns - len(scaler.mean)
+        taken[:, len(scaler.mean) :] = 0.0  # columns that tell of missing readings stay as they are
+        factor = np.pad(factor, ((0, 0), (0, n_flags)), constant_values=1.0)
+        bound = np.pad(bound, (0, n_flags), constant_values=np.inf)
+        self.taken = taken
+        self.factor, self.bound = (torch.as_tensor(a).to(like) for a in (factor, bound))
+
+    def __len__(self):
+        return len(self.source)
+
+    def take(self, rows):
+        """Batch of the samples ``rows`` (int64 array): x (B, T, f) and mask (B, T) or None."""
+        x, mask = self.source.take(rows)  # a copy, which is changed in place
+        index = torch.as_tensor(rows, device=x.device)
+        n_readings = x[0].numel() // len(self.bound)
+        # Several readings side by side: rows of a few channels are ten times slower.
+        together = next(k for k in range(min(32, n_readings), 0, -1) if n_readings % k == 0)
+        readings = x.view(len(x), -1, together * len(self.bound))
+        readings -= self.taken.index_select(0, index).repeat(1, together)[:, None]
+        if len(self.factor) == 1:
+            x.view(len(x), -1).mul_(self.factor.repeat(1, n_readings))
+        else:
+            readings *= self.factor.index_select(0, index).repeat(1, together)[:, None]
+        bound = self.bound.repeat(n_readings)
+        x.view(len(x), -1).nan_to_num_(0.0).clamp_(-bound, bound)
+        return x, mask
 
 
 class TokenSource:

@@ -6,6 +6,7 @@ import numpy as np
 
 from .._validation import check_integer
 from .cells import as_array
+from .forms import PLAIN, learn_form, relative_form
 
 # Row numbers are 64-bit integers, and some are subtracted from others.
 _FARTHEST = 2**62
@@ -32,11 +33,34 @@ class SequenceView:
     segments : array-like of shape (n_rows,), default=None
         Label of the series, station or stretch each row belongs to; equal labels must be
         neighbours. A window never crosses from one segment into another.
+    patch : int, default=1
+        Number of consecutive rows of a window that make one token of ``patch * n_features``
+        channels, row after row. A token exists if any of its rows does; rows of it before the
+        beginning of the series count as missing readings.
+    patch_stride : int, default=None
+        Rows from the beginning of one patch to that of the next, at most ``patch``; smaller ones
+        make patches overlap. None is ``patch``. The patches must end where the window does:
+        ``window - patch`` is a multiple of the stride.
+    relative : {"last", "standard"}, default=None
+        The estimators read every window relative to its own last value ("last"), or to its own mean
+        and standard deviation ("standard"): level, or level and size, are taken off, which helps
+        where they drift. Missing readings do not count. "standard" divides a window by no less
+        than a tenth of the root mean square of the standard deviations of the training windows,
+        and a window of one reading by that root mean square. The array that ``np.asarray(view)``
+        makes holds the readings as they are.
+    relative_columns : column or list of columns, default=None
+        Numbers or names of the columns that are read so. None is all of them.
+    target_columns : column or list of (column or None), default=None
+        For every column of ``y`` the column of ``series`` it is a later value of, in the same
+        units: a regressor takes off its targets what it takes off that column, and adds it to its
+        predictions again, so that ``y`` and predictions keep their units. None, for one target or
+        for all, leaves them as they are.
 
     Attributes
     ----------
-    shape : tuple (n_samples, window, n_features)
-        As of the 3-D array that ``np.asarray(view)`` makes.
+    shape : tuple (n_samples, n_tokens, patch * n_features)
+        As of the 3-D array that ``np.asarray(view)`` makes; without patches every row of a window
+        is a token.
     dtype : dtype
         Number type of the series.
     columns : ndarray of str of shape (n_features,) or None
@@ -48,7 +72,8 @@ class SequenceView:
     ------
     ValueError
         If ``series`` is not 2-D, an end is not one of its rows, ``window`` or ``dilation`` is
-        smaller than 1, or a segment comes back after another one.
+        smaller than 1, a segment comes back after another one, patches leave rows out, or a column
+        is named that is not there.
 
     Examples
     --------
@@ -59,14 +84,35 @@ class SequenceView:
     (3, 3, 2)
     >>> np.asarray(view[1:])[0, :, 0].tolist()
     [2.0, 4.0, 6.0]
+
+    Two hourly readings of one sensor as a token:
+
+    >>> view = SequenceView(np.arange(10.0).reshape(10, 1), ends=[3, 4], window=4, patch=2)
+    >>> np.asarray(view)[0].tolist()
+    [[0.0, 1.0], [2.0, 3.0]]
     """
 
     ndim = 3
     # Number (n_rows,) of the station each row belongs to, where gaps cut a station into segments;
     # None takes every segment for a station.
     stations = None
+    # Views that were stored before there were patches have none.
+    form = PLAIN
 
-    def __init__(self, series, ends, window, *, dilation=1, segments=None):
+    def __init__(
+        self,
+        series,
+        ends,
+        window,
+        *,
+        dilation=1,
+        segments=None,
+        patch=1,
+        patch_stride=None,
+        relative=None,
+        relative_columns=None,
+        target_columns=None,
+    ):
         if not hasattr(series, "shape"):
             series = as_array(series, "series")
         columns = None
@@ -87,6 +133,9 @@ class SequenceView:
                 f"window={window} with dilation={dilation} reaches back further than rows can be "
                 "counted; pass smaller ones."
             )
+        form = learn_form(self.window, patch, patch_stride)
+        asked = (relative, relative_columns, target_columns)
+        self.form = relative_form(form, *asked, series.shape[1], columns)
         ends = as_array(ends, "ends")
         if ends.ndim != 1 or (ends.size and not np.issubdtype(ends.dtype, np.integer)):
             raise ValueError(
@@ -103,8 +152,9 @@ class SequenceView:
 
     @property
     def shape(self):
-        """(n_samples, window, n_features)."""
-        return (len(self.ends), self.window, self.series.shape[1])
+        """(n_samples, n_tokens, patch * n_features)."""
+        n_tokens = self.form.n_tokens(self.window)
+        return (len(self.ends), n_tokens, self.form.patch * self.series.shape[1])
 
     @property
     def dtype(self):
@@ -146,20 +196,35 @@ class SequenceView:
             raise ValueError(
                 "a SequenceView makes its 3-D array when asked and cannot give one without a copy."
             )
-        rows = self.ends[:, None] - np.arange(self.window - 1, -1, -1) * self.dilation
-        first = 0 if self.first is None else self.first[self.ends][:, None]
-        missing = rows < first
-        values = np.asarray(self.series)[np.where(missing, 0, rows)]
-        if missing.any():
-            values = values.astype(np.result_type(values.dtype, np.float32))
-            values[missing] = np.nan
+        places = self.form.places(self.window).ravel()
+        values = _rows_at(self, self.ends, places).reshape(self.shape)
         return values if dtype is None else values.astype(dtype)
 
     def __repr__(self):
+        form = self.form
+        patches = f"patch={form.patch}, patch_stride={form.stride}, " if form.patch > 1 else ""
+        patches += "" if form.relative is None else f"relative={form.relative!r}, "
         return (
-            f"SequenceView(shape={self.shape}, dilation={self.dilation}, "
+            f"SequenceView(shape={self.shape}, dilation={self.dilation}, {patches}"
             f"series of {self.series.shape[0]} rows)"
         )
+
+
+def rows_in(view, key):
+    """Windows (m, window, n_features) as arrays of rows, whatever tokens are made of them."""
+    return _rows_at(view, view.ends[key], np.arange(view.window))
+
+
+def _rows_at(view, ends, places):
+    """Rows (m, k, n_features) of windows at places counted from the beginning of each window."""
+    rows = ends[:, None] - (view.window - 1 - places) * view.dilation
+    first = 0 if view.first is None else view.first[ends][:, None]
+    missing = rows < first
+    values = np.asarray(view.series)[np.where(missing, 0, rows)]
+    if missing.any():
+        values = values.astype(np.result_type(values.dtype, np.float32))
+        values[missing] = np.nan
+    return values
 
 
 def on_series(view, series):

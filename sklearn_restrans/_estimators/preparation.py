@@ -18,6 +18,7 @@ from sklearn.utils import check_consistent_length
 
 from .._data.batches import TrainingSet
 from .._data.inputs import InputSpec
+from .._data.relative import RelativeWindows, learn_relative
 from .._data.scaling import Scaler
 from .._data.sources import make_source, rows_of
 from .._data.split import check_weight, scaling_rows, split_rows
@@ -58,15 +59,32 @@ class Preprocessing:
     inputs: InputSpec
     scaler: Scaler | None  # None: X holds token ids
     targets: RegressionTargets | ClassTargets
+    relative: RelativeWindows | None = None  # of windows that are read relative to their own level
+
+    def relative_targets(self, y, X):
+        """A validated y relative to its windows, as it is coded and learnt."""
+        return y if self.relative is None else self.relative.encode(y, X)
+
+    def predictions(self, outputs, X):
+        """Predictions in the units and shape of y, for X as predict was given it."""
+        return self._in_units(self.targets.decode(outputs), X)
+
+    def quantiles(self, outputs, X):
+        """The same for every level of a model of quantiles."""
+        return self._in_units(self.targets.decode_quantiles(outputs), X)
+
+    def _in_units(self, y, X):
+        return y if self.relative is None else self.relative.decode(y, self.inputs.check(X))
 
     def source(self, X, dtype, device):
         """Scaled batches of a validated X."""
         if self.scaler is not None:
             self._warn_of_moved(X)
-        return make_source(X, self.scaler, dtype, device)
+        return make_source(X, self.scaler, dtype, device, relative=self.relative)
 
     def _warn_of_moved(self, X):
-        moved, names = self.scaler.moved(rows_of(X)), self.inputs.names
+        rows = rows_of(X, len(self.scaler.mean))
+        moved, names = self.scaler.moved(rows), self.inputs.names
         if not len(moved):
             return
         shown = ", ".join(str(k) if names is None else repr(names[k]) for k in moved[:5])
@@ -87,7 +105,7 @@ class CheckedData:
     preprocessing: Preprocessing
     arch: Architecture
     X: object
-    y: np.ndarray
+    y: np.ndarray  # relative to its windows, where they are read so
     weight: np.ndarray | None
     rows: np.ndarray
     valid_rows: np.ndarray
@@ -163,12 +181,12 @@ def check_data(
     fraction = estimator.validation_fraction if sets_aside else None
     rows, valid_rows = split_rows(X, y, weight, fraction, seed, kind.stratified)
     if fitted is None:
-        fit_weight = None if weight is None else weight[rows]
-        scaler = None
-        if inputs.kind != "tokens":
-            scaler = Scaler.fit(*scaling_rows(X, rows, fit_weight))
+        scaler, relative = _learn_numbers(inputs, X, rows, weight, kind)
+        y = y if relative is None else relative.encode(y, X)
         targets = kind.learn(y, rows, weight, estimator.loss, estimator._levels())
-        fitted = Preprocessing(inputs, scaler, targets)
+        fitted = Preprocessing(inputs, scaler, targets, relative)
+    else:
+        y = fitted.relative_targets(y, X)
     given_valid = None
     if X_val is not None:
         given_valid = _check_validation(fitted, X_val, y_val, segments_val, owner)
@@ -177,11 +195,26 @@ def check_data(
     return CheckedData(fitted, arch, X, y, weight, rows, valid_rows, given_valid)
 
 
+def _learn_numbers(inputs, X, rows, weight, kind):
+    """The scaler of the inputs, None for token ids, and what their windows are relative to."""
+    if inputs.kind == "tokens":
+        return None, None
+    weight = None if weight is None else weight[rows]
+    scaler, form = Scaler.fit(*scaling_rows(X, rows, weight)), inputs.form
+    if form.relative is None:
+        return scaler, None
+    classes = issubclass(kind, ClassTargets)
+    relative = learn_relative(X, rows, weight, scaler, form, inputs.names, classes=classes)
+    # The level of these columns may drift as far as it will: only what is left of them is cut.
+    return scaler.unbounded(form.columns), relative
+
+
 def _check_validation(fitted, X_val, y_val, segments_val, owner):
     try:
         X = fitted.inputs.check(X_val, segments_val)
         y = fitted.targets.check(y_val, owner)
         check_consistent_length(X, y)
+        y = fitted.relative_targets(y, X)
     except (TypeError, ValueError) as error:
         raise type(error)(f"in X_val, y_val: {error}") from None
     return X, y
@@ -202,7 +235,7 @@ def lay_out(estimator, checked, dtype=None, device=None):
     codings = checked.preprocessing
     # Without a word about columns that vary in rows of weight zero, or set aside.
     tight = arch.d_model >= _WIDE and arch.n_trained != 0  # a frozen encoder reads them only once
-    source = make_source(X, codings.scaler, dtype, device, tight)
+    source = make_source(X, codings.scaler, dtype, device, tight, codings.relative)
 
     def training_set(source, y, weight, rows):
         if weight is not None:
@@ -241,7 +274,8 @@ def architecture(estimator, preprocessing):
     elif inputs.kind == "table":
         embedding, n_tokens, n_features = "feature", scaler.n_columns, 1
     else:
-        embedding, n_tokens, n_features = "linear", inputs.n_tokens, scaler.n_columns
+        embedding, n_tokens = "linear", inputs.n_tokens
+        n_features = scaler.n_columns * inputs.form.patch
     positions, readout = estimator.positions, estimator.readout
     if positions == "auto":
         positions = "sinusoidal" if embedding == "linear" else "learned"

@@ -82,7 +82,7 @@ class ResidualRegressor(RegressorMixin, ResidualTransformerBase):
             it.
         """
         outputs = self._outputs(X, segments)
-        return self._preprocessing.targets.decode(outputs)
+        return self._preprocessing.predictions(outputs, X)
 
     @available_if(predicts_quantiles)
     def predict_quantiles(self, X, *, segments=None):
@@ -101,7 +101,7 @@ class ResidualRegressor(RegressorMixin, ResidualTransformerBase):
             In the order of ``quantiles_``, and never falling along it.
         """
         outputs = self._outputs(X, segments)
-        return self._preprocessing.targets.decode_quantiles(outputs)
+        return self._preprocessing.quantiles(outputs, X)
 
     @property
     def quantiles_(self):

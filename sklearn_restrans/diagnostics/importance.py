@@ -86,18 +86,21 @@ def channel_importance(
         rows = np.sort(rng.permutation(len(y))[:max_samples])
         X = (X if hasattr(X, "shape") else np.asarray(X))[rows]
         y = np.asarray(y)[rows]
+    # A token of a patch is the channels of several rows, one after the other.
+    n_channels = X.series.shape[1] if hasattr(X, "series") else np.shape(X)[2]
     X = np.array(X)  # a copy: windows of a view share their rows, and X must not change
     baseline = scorer(estimator, X, y)
     if not isinstance(baseline, Real):
         raise TypeError(f"scoring must return one number, got {baseline!r}.")
-    importances = np.empty((X.shape[2], n_repeats))
-    for channel in range(X.shape[2]):
+    importances = np.empty((n_channels, n_repeats))
+    for channel in range(n_channels):
         # One channel at a time is overwritten, over all tokens, and put back afterwards.
-        original = X[:, :, channel].copy()
+        places = slice(channel, None, n_channels)
+        original = X[:, :, places].copy()
         for repeat in range(n_repeats):
-            X[:, :, channel] = original[rng.permutation(len(X))]
+            X[:, :, places] = original[rng.permutation(len(X))]
             importances[channel, repeat] = baseline - scorer(estimator, X, y)
-        X[:, :, channel] = original
+        X[:, :, places] = original
     return Bunch(
         importances=importances,
         importances_mean=importances.mean(axis=1),

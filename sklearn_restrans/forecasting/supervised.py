@@ -13,6 +13,7 @@ from .._data.clock import (
     lost_share,
     warn_of_lost_history,
 )
+from .._data.forms import learn_form
 from .._data.stamps import Stamps, read_index, together
 from .._data.steps import note_of, rows_at, step_of
 from .._data.windows import SequenceView, of_stations
@@ -27,6 +28,10 @@ def make_supervised(
     freq=None,
     window=None,
     dilation=1,
+    patch=1,
+    patch_stride=None,
+    relative=None,
+    relative_columns=None,
     max_gap="auto",
     known=(),
     group=None,
@@ -57,6 +62,17 @@ def make_supervised(
         Lookback window: X becomes a SequenceView of the last ``window`` rows up to each row.
     dilation : int, default=1
         Distance in rows between two rows of a window.
+    patch : int, default=1
+        Rows of a window that make one token, as in SequenceView.
+    patch_stride : int, default=None
+        Rows from the beginning of one patch to that of the next; None is ``patch``.
+    relative : {"last", "standard"}, default=None
+        The estimators read every window relative to its own last value, or to its own mean and
+        standard deviation, as in SequenceView, and its targets too where their column is read so.
+        `y` and predictions keep their units.
+    relative_columns : label or list of labels, default=None
+        Columns of X that are read so. None is all columns of `frame`, and not the `known` ones,
+        whose values ahead would lose what they say.
     max_gap : str, Timedelta or None, default="auto"
         A step of the index longer than this is a gap, which no window crosses. "auto" is one and a
         half times the median step of the series. Weekends, and holidays of up to a week in a series
@@ -72,7 +88,8 @@ def make_supervised(
 
     Returns
     -------
-    X : DataFrame of shape (n_samples, n_features) or SequenceView (n_samples, window, n_features)
+    X : DataFrame of shape (n_samples, n_features) or SequenceView of shape (n_samples, n_tokens, \
+            patch * n_features)
         The rows that have all their targets, in time order; missing readings stay NaN.
     y : Series (n_samples,) or DataFrame (n_samples, n_targets * n_horizons)
         Named ``"<target> t+<horizon>"``, horizons running fastest; a DataFrame if `target` or
@@ -126,6 +143,7 @@ def make_supervised(
         raise ValueError("target is empty: name the column(s) to forecast.")
     horizons = check_horizons(horizon)
     _check_lengths(stretches, max(horizons), window, dilation)
+    form = _checked_form(window, patch, patch_stride, relative, relative_columns)
     as_gap(max_gap)  # A wrong max_gap is refused even if there is no window to use it.
     later, step = _rows_ahead(times, stretches, horizons, freq, declared)
     # future[t, (target, horizon)] = target in the row nearest to t + horizon * step
@@ -139,12 +157,13 @@ def make_supervised(
             f"{len(frame)} have no row there (check freq={step!r} and the gaps of the index), "
             f"{dropped['missing']} a missing value of {targets} (fill it, or choose another)."
         )
-    frame = _with_known(frame, known, horizons, later)
+    own, frame = list(frame.columns), _with_known(frame, known, horizons, later)
     X = frame.iloc[kept]
     index = X.index
     if window is not None:
+        form |= _relative_places(frame, own, targets, horizons, relative, relative_columns)
         known_step = declared if freq is None else freq
-        X = _view(frame, kept, window, dilation, times, stretches, max_gap, known_step)
+        X = _view(frame, kept, window, dilation, times, stretches, max_gap, known_step, form)
     names = [f"{label} t+{h}" for label in targets for h in horizons]
     y = pd.DataFrame(future[kept], index=index, columns=names)
     y = y if several else y[names[0]]
@@ -305,6 +324,34 @@ def _check_lengths(stretches, horizon, window, dilation):
         )
 
 
+def _checked_form(window, patch, patch_stride, relative, relative_columns):
+    """What a SequenceView is told of patches, refused before any work is done."""
+    if window is None:
+        asked = {"patch": (patch, 1), "patch_stride": (patch_stride, None)}
+        asked |= {"relative": (relative, None), "relative_columns": (relative_columns, None)}
+        for name, (value, default) in asked.items():
+            if value != default:
+                raise ValueError(f"{name}={value!r} needs a window to act on: set window.")
+        return {}
+    learn_form(window, patch, patch_stride)
+    return {"patch": patch, "patch_stride": patch_stride}
+
+
+def _relative_places(frame, own, targets, horizons, relative, relative_columns):
+    """What a SequenceView is told of relative windows, by numbers of columns."""
+    if relative is None and relative_columns is None:
+        return {}
+    chosen = own if relative_columns is None else relative_columns
+    chosen = _labels_of(frame, "relative_columns", chosen)
+    columns = list(frame.columns)
+    places = [columns.index(label) if label in chosen else None for label in targets]
+    return {
+        "relative": relative,
+        "relative_columns": [columns.index(label) for label in chosen],
+        "target_columns": None if relative is None else list(np.repeat(places, len(horizons))),
+    }
+
+
 def _rows_ahead(times, stretches, horizons, freq, declared):
     """For every row and horizon the row of its target, -1 without one; and a note of the step."""
     if freq is not None and not isinstance(times, pd.DatetimeIndex):
@@ -353,7 +400,7 @@ def _with_known(frame, known, horizons, later):
     return wider
 
 
-def _view(frame, kept, window, dilation, times, stretches, max_gap, step):
+def _view(frame, kept, window, dilation, times, stretches, max_gap, step, form):
     """Windows that end in the kept rows, and stay within a series and its gaps."""
     # Every series has a clock of its own: one may be hourly and another daily.
     clocks = [learn_clock(times[rows], max_gap, freq=step, name="frame") for rows in stretches]
@@ -378,6 +425,6 @@ def _view(frame, kept, window, dilation, times, stretches, max_gap, step):
         index=frame.index,
     )
     values.columns = frame.columns
-    view = SequenceView(values, kept, window, dilation=dilation, segments=segments)
+    view = SequenceView(values, kept, window, dilation=dilation, segments=segments, **form)
     # Early stopping sets aside the end of every series, and not of every stretch between gaps.
     return of_stations(view, series)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from serieswindows import SEGMENTS, make_series, windows_of
+from serieswindows import SEGMENTS, in_patches, make_series, windows_of
 
 from sklearn_restrans import SequenceView
 from sklearn_restrans._data.scaling import Scaler
@@ -117,3 +117,59 @@ def test_each_kind_of_input_gets_its_source(seed):
     view = SequenceView(table, np.arange(12), 3)
     batch = make_source(view, scaler, torch.float64, CPU).take(rows)
     assert_batch(batch, *windows_of(scaled, rows, 3))
+
+
+# ---- patches ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("segments", [None, SEGMENTS], ids=["one series", "segments"])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize(
+    ("window", "patch", "stride"), [(6, 2, 2), (6, 6, 6), (6, 4, 1), (20, 4, 2)]
+)
+def test_a_batch_of_patches_equals_direct_indexing(window, patch, stride, dilation, segments, seed):
+    """A token is real if one of its rows is; of such a token the other rows are 0, the mean."""
+    rng = np.random.default_rng(seed)
+    series = make_series(12, 2, seed)
+    form = {"patch": patch, "patch_stride": stride}
+    view = SequenceView(
+        series, rng.permutation(12), window, dilation=dilation, segments=segments, **form
+    )
+    source = WindowSource(torch.from_numpy(series), view)
+    batches = [rng.integers(0, 12, size) for size in (1, 5, 30)]
+    batches += [np.flatnonzero(~view.partial), np.flatnonzero(view.partial)]
+    for rows in filter(len, batches):
+        plain, real = windows_of(series, view.ends[rows], window, dilation, segments)
+        tokens = np.nan_to_num(in_patches(plain, patch, stride))
+        of_token = in_patches(real[..., None].astype(float), patch, stride).any(axis=2)
+        x, mask = source.take(rows)
+        np.testing.assert_array_equal(x.numpy(), tokens)
+        if mask is None:
+            assert real.all()
+        else:
+            np.testing.assert_array_equal(mask.numpy(), of_token)
+
+
+def test_rows_before_the_series_in_a_patch_are_missing_readings():
+    """Column 1 has a NaN in training, so a third column tells where its readings are missing."""
+    table = make_series(12, 2)
+    table[7, 1] = np.nan
+    scaler = Scaler.fit(table)
+    view = SequenceView(table, [4, 2, 9], 6, patch=3)
+    x, mask = make_source(view, scaler, torch.float64, CPU).take(np.arange(3))
+    assert mask.tolist() == [[True, True], [False, True], [True, True]]
+    flags = x.numpy().reshape(3, 6, 3)[:, :, 2]
+    np.testing.assert_array_equal(flags[0], [1, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(flags[1], [0, 0, 0, 0, 0, 0])  # its first token does not exist
+    np.testing.assert_array_equal(flags[2], [0, 0, 0, 1, 0, 0])  # rows 4 to 9, with the NaN of 7
+    np.testing.assert_array_equal(x.numpy().reshape(3, 6, 3)[0, 0, :2], 0.0)
+    dense = make_source(np.asarray(view), scaler, torch.float64, CPU).take(np.arange(3))[0]
+    np.testing.assert_array_equal(x[[0, 2]], dense[[0, 2]])
+
+
+def test_overlapping_patches_share_the_storage_of_the_series():
+    series = torch.zeros(5_000, 14)
+    view = SequenceView(series.numpy(), np.arange(143, 5_000), 144, patch=16, patch_stride=8)
+    source = WindowSource(series, view)
+    assert source.windows.shape == (5_000 - 143, 17, 16 * 14)
+    assert source.windows.untyped_storage().data_ptr() == series.untyped_storage().data_ptr()

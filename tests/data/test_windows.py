@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars
 import pytest
-from serieswindows import SEGMENTS, Unread, make_series, windows_of
+from serieswindows import SEGMENTS, Unread, in_patches, make_series, windows_of
 from sklearn.model_selection import TimeSeriesSplit, train_test_split
 from sklearn.utils import _safe_indexing, indexable, shuffle
 
@@ -171,3 +171,46 @@ def test_a_view_that_makes_no_sense_is_refused(changes, message):
 def test_views_of_no_samples_and_of_whole_series_are_allowed():
     assert np.asarray(SequenceView(make_series(), [], 3)).shape == (0, 3, 2)
     assert SequenceView(make_series(), [11], np.int64(12)).partial.tolist() == [False]
+
+
+# ---- patches ---------------------------------------------------------------------------------
+
+PATCHES = [(6, 2, None), (6, 3, None), (6, 6, None), (6, 4, 2), (6, 4, 1), (5, 3, 2)]
+
+
+@pytest.mark.parametrize("segments", [None, SEGMENTS], ids=["one series", "segments"])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize(("window", "patch", "stride"), PATCHES)
+def test_patches_are_rows_of_the_window_one_after_the_other(
+    window, patch, stride, dilation, segments
+):
+    series, ends = make_series(), np.array([11, 0, 3, 3, 5, 6, 10])
+    form = {"patch": patch, "patch_stride": stride}
+    view = SequenceView(series, ends, window, dilation=dilation, segments=segments, **form)
+    plain, real = windows_of(series, ends, window, dilation, segments)
+    expected = in_patches(plain, patch, stride or patch)
+    assert view.shape == expected.shape
+    np.testing.assert_array_equal(np.asarray(view), expected)
+    np.testing.assert_array_equal(view.partial, ~real.all(axis=1))
+
+
+def test_a_view_of_patches_is_indexed_split_and_pickled_like_any_other():
+    view = SequenceView(make_series(40), np.arange(3, 40), 6, patch=4, patch_stride=1)
+    whole, rows = np.asarray(view), np.array([5, 2, 30])
+    for part, expected in [(view[rows], whole[rows]), (view[4:9], whole[4:9])]:
+        assert part.form == view.form
+        np.testing.assert_array_equal(np.asarray(part), expected)
+        np.testing.assert_array_equal(np.asarray(pickle.loads(pickle.dumps(part))), expected)
+    np.testing.assert_array_equal(view[7], whole[7])
+    for _, test in TimeSeriesSplit(3).split(view):
+        np.testing.assert_array_equal(np.asarray(view[test]), whole[test])
+    assert "patch=4, patch_stride=1, series of 40 rows" in repr(view)
+
+
+def test_a_view_that_was_stored_before_there_were_patches_has_none():
+    view = SequenceView(make_series(), [4, 9], 3)
+    state = dict(view.__dict__)
+    del state["form"]
+    old = object.__new__(SequenceView)
+    old.__dict__.update(state)
+    np.testing.assert_array_equal(np.asarray(old), np.asarray(view))

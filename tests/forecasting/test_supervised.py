@@ -125,6 +125,37 @@ def test_a_missing_target_drops_its_row_and_a_missing_feature_stays():
     pd.testing.assert_frame_equal(frame, before)
 
 
+def test_relative_windows_know_their_columns_and_targets():
+    """By number, as labels may be of any type; known columns are left out unless they are named."""
+    frame = weather(40, 0)
+    columns = list(frame.columns)
+    place = columns.index("T")
+    options = {"window": 4, "relative": "last", "known": columns[1]}
+    X, y = make_supervised(frame, ["T", columns[1]], [1, 3], **options)
+    assert X.form.columns == tuple(range(len(columns))) and X.shape[2] == len(columns) + 2
+    assert X.form.targets == (place, place, 1, 1) and list(y.columns)[1] == "T t+3"
+    named = f"{columns[1]} t+3"
+    X, _ = make_supervised(
+        frame, ["T", columns[1]], [1, 3], relative_columns=["T", named], **options
+    )
+    assert X.form.columns == (place, len(columns) + 1)
+    assert X.form.targets == (place, place, None, None)
+    frame.columns = range(len(columns))
+    X, _ = make_supervised(frame, place, 2, window=4, relative="standard", relative_columns=place)
+    assert X.form.columns == X.form.targets == (place,) and X.form.relative == "standard"
+
+
+def test_patches_of_a_window_are_those_of_a_view():
+    frame = weather(40, 0)
+    X, y = make_supervised(frame, "T", 3, window=8, patch=4, patch_stride=2)
+    plain, y_plain = make_supervised(frame, "T", 3, window=8)
+    assert X.shape == (37, 3, 4 * frame.shape[1])
+    np.testing.assert_array_equal(X.ends, plain.ends)
+    pd.testing.assert_series_equal(y, y_plain)
+    rows = np.asarray(plain)
+    np.testing.assert_array_equal(np.asarray(X)[:, 1], rows[:, 2:6].reshape(37, -1))
+
+
 def test_a_window_keeps_the_rows_that_have_no_target():
     frame = weather(30)
     frame.iloc[10, 0] = np.nan  # the row three before it has no target
@@ -312,6 +343,25 @@ REVERSED, REPEATED = BAD.iloc[::-1], BAD.iloc[[0, 1, 1, 2]]
             "window=7 is longer than the 6 rows of the longest series of frame",
         ),
         (BAD, {"dilation": 2}, ValueError, "dilation=2 needs a window to act on"),
+        (BAD, {"patch": 2}, ValueError, "patch=2 needs a window to act on: set window"),
+        (BAD, {"patch_stride": 2}, ValueError, "patch_stride=2 needs a window to act on"),
+        (BAD, {"relative": "last"}, ValueError, "relative='last' needs a window to act on"),
+        (BAD, {"relative_columns": ["T"]}, ValueError, "relative_columns=['T'] needs a window"),
+        (
+            BAD,
+            {"window": 2, "relative_columns": ["T"]},
+            ValueError,
+            "relative_columns=[0] needs relative='last' or 'standard'",
+        ),
+        (
+            BAD,
+            {"window": 2, "relative": "last", "relative_columns": ["T t+1"]},
+            ValueError,
+            "relative_columns=['T t+1'] not in frame: choose from ['T', 'p']",
+        ),
+        (BAD, {"window": 2, "relative": "mean"}, ValueError, "relative must be 'last', 'standard'"),
+        (BAD, {"window": 5, "patch": 2}, ValueError, "patch=2 does not divide window=5"),
+        (BAD, {"window": 2, "patch": 3}, ValueError, "patch=3 is longer than window=2"),
         (BAD, {"max_gap": 3}, ValueError, "max_gap must be a length of time such as '3h'"),
         (
             BAD,

@@ -1,0 +1,252 @@
+"""Windows, and their targets, relative to the last value or the mean of each window."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from .forms import WindowForm
+from .windows import SequenceView, rows_in
+
+# A window that varies by less than this part of what the training windows do is divided by that
+# much: of a constant, "standard" would make noise of rounding, and targets of any size.
+_FLOOR = 0.1
+# Windows, evenly chosen, that say how far readings lie from the last one of their window.
+_JUDGED_WINDOWS = 4_096
+# Readings (windows times rows times columns) that are made at once: 8 MB.
+_BLOCK_READINGS = 1_000_000
+# Part of the training windows below the floor from which users are told.
+_CONSTANT_SHARE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class RelativeWindows:
+    """What fit learnt about windows of which a location is taken off, and a deviation divided out.
+
+    (x - location) / deviation, per window and column: the last reading and 1 for "last", the mean
+    and standard deviation of the readings for "standard", which is at least a tenth of ``spread``.
+    Missing readings do not count. The location of a window without any is the mean of the training
+    rows, and the deviation of a window with fewer than two is ``spread``. A target that is a later
+    value of a column is taken relative to the same two numbers.
+
+    Attributes
+    ----------
+    form : WindowForm
+        Its ``relative`` is the kind, its ``columns`` the columns.
+    targets : tuple of int or None
+        Per target the place of its column in ``form.columns``, or None; None for classes.
+    mean, scale : ndarray of shape (r,)
+        Of the columns in the training rows; a scale of 0 is 1.
+    spread : ndarray of shape (r,)
+        Root mean square of the standard deviations of the training windows; of a dead column 1.
+    gain, bound : ndarray of shape (r,)
+        The inputs are multiplied by ``gain``, which makes their mean square 1 in training, and cut
+        at ``bound``, three times the largest of training as far as that was looked at.
+    """
+
+    form: WindowForm
+    targets: tuple[int | None, ...] | None
+    mean: np.ndarray
+    scale: np.ndarray
+    spread: np.ndarray
+    gain: np.ndarray
+    bound: np.ndarray
+
+    def statistics(self, X, places=None):
+        """Location and deviation (n, k) of the columns at these places, in float64."""
+        places = np.arange(len(self.mean)) if places is None else np.asarray(places, dtype=int)
+        mean, spread = self.mean[places], self.spread[places]
+        columns = np.asarray(self.form.columns, dtype=int)[places]
+        location, deviation = np.empty((2, len(X), len(places)))
+        of_windows = _last if self.form.relative == "last" else _moments
+        for rows in _blocks(X, self.form, len(places)):
+            location[rows], deviation[rows] = of_windows(X, rows, columns, self.form)
+        location = np.where(np.isnan(location), mean, location)
+        few = np.isnan(deviation)
+        return location, np.where(few, spread, np.maximum(deviation, _FLOOR * spread))
+
+    def encode(self, y, X):
+        """Targets relative to their windows, of the shape of y."""
+        if self.targets is None:
+            return y
+        width = y[:1].size
+        if width != len(self.targets):
+            raise ValueError(
+                f"y has {width} column(s), but the SequenceView X was given {len(self.targets)} "
+                "target_columns; name one for every column of y: the column of the series it is a "
+                "later value of, or None."
+            )
+        location, deviation = self._of_targets(X)
+        return ((y.reshape(len(y), -1) - location) / deviation).reshape(y.shape)
+
+    def decode(self, y, X):
+        """Predictions in the units of y, of relative ones (n,), (n, c) or quantiles of either."""
+        if self.targets is None:
+            return y
+        location, deviation = self._of_targets(X)
+        by_target = y.reshape(len(y), len(self.targets), -1)
+        return (by_target * deviation[..., None] + location[..., None]).reshape(y.shape)
+
+    def _of_targets(self, X):
+        """Location and deviation (n, c) of every target; 0 and 1 of those that have no column."""
+        location, deviation = np.zeros((len(X), len(self.targets))), np.ones((1, 1))
+        deviation = np.broadcast_to(deviation, location.shape).copy()
+        places = sorted({place for place in self.targets if place is not None})
+        if places:
+            found = self.statistics(X, places)
+            for k, place in enumerate(self.targets):
+                if place is not None:
+                    location[:, k], deviation[:, k] = (s[:, places.index(place)] for s in found)
+        return location, deviation
+
+    def scaled(self, X, scaler):
+        """What is taken off scaled inputs (n, f), what they are then multiplied with, their bound.
+
+        The factor has shape (n, f), or (1, f) where it is the same for all windows.
+        """
+        columns, f = list(self.form.columns), len(scaler.mean)
+        location, deviation = self.statistics(X)
+        taken = np.tile(scaler.mean, (len(X), 1))
+        taken[:, columns] = location
+        per_window = self.form.relative == "standard"
+        factor, bound = np.ones((len(X) if per_window else 1, f)), np.full(f, np.inf)
+        factor[:, columns] = self.gain * (self.scale / deviation if per_window else 1.0)
+        bound[columns] = self.bound
+        return taken, factor, bound
+
+
+def learn_relative(X, rows, weight, scaler, form, names, *, classes):
+    """The coding of the windows of a SequenceView, from its training rows.
+
+    Parameters
+    ----------
+    X : SequenceView
+    rows : ndarray of int
+        Its training windows.
+    weight : ndarray or None
+        Their weights.
+    scaler : Scaler
+        Of the rows of the series.
+    form : WindowForm
+        Whose ``relative`` is not None.
+    names : ndarray of str or None
+        Names of the columns, for messages.
+    classes : bool
+        Whether the targets are labels, which nothing is taken off.
+    """
+    columns = np.asarray(form.columns, dtype=int)
+    targets = None
+    if form.targets is not None and not classes:
+        targets = tuple(None if c is None else form.columns.index(c) for c in form.targets)
+    mean, scale = scaler.mean[columns], scaler.scale[columns]
+    scale, ones = np.where(scale == 0, 1.0, scale), np.ones(len(columns))
+    step = -(-len(rows) // _JUDGED_WINDOWS)
+    judged, weight = X[rows[::step]], None if weight is None else weight[::step]
+    spread = ones
+    if form.relative == "standard":
+        spread = _spread(judged, weight, form, scaler, names)
+    blank = RelativeWindows(form, targets, mean, scale, spread, ones, ones)
+    location, deviation = blank.statistics(judged)
+    if form.relative == "last":
+        deviation = np.broadcast_to(scale, location.shape)
+    total, count, largest = np.zeros((3, len(columns)))
+    for block in _blocks(judged, form, len(columns)):
+        values = _readings(judged, block, columns, form)
+        values = (values - location[block, None]) / deviation[block, None]
+        own = np.ones(len(values)) if weight is None else weight[block]
+        total += own @ np.nansum(values**2, axis=1)
+        count += own @ (~np.isnan(values)).sum(axis=1)
+        largest = np.maximum(largest, np.nan_to_num(np.abs(values)).max(axis=(0, 1)))
+    size = np.sqrt(total / np.maximum(count, np.finfo(float).tiny))
+    # Of a column that never leaves the location of its window nothing is learnt: it stays 0.
+    gain = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+    return RelativeWindows(form, targets, mean, scale, spread, gain, 3 * largest * gain)
+
+
+def _spread(judged, weight, form, scaler, names):
+    """Root mean square of the standard deviations of windows, (r,); 1 of a column that is dead."""
+    columns, blocks = np.asarray(form.columns, dtype=int), _blocks(judged, form, len(form.columns))
+    found = np.concatenate([_moments(judged, rows, columns, form)[1] for rows in blocks])
+    own = (np.ones(len(found)) if weight is None else weight)[:, None] * ~np.isnan(found)
+    square = (own * np.nan_to_num(found) ** 2).sum(axis=0)
+    spread = np.sqrt(square / np.maximum(own.sum(axis=0), np.finfo(float).tiny))
+    varies = (spread > 0) & (scaler.scale[columns] > 0)
+    _warn_of_constant(varies & (found <= _FLOOR * spread), columns, names)
+    return np.where(varies, spread, 1.0)
+
+
+def _warn_of_constant(constant, columns, names):
+    share = constant.mean(axis=0)
+    worst = share.argmax()
+    if share[worst] < _CONSTANT_SHARE:
+        return
+    name = columns[worst] if names is None else repr(names[columns[worst]])
+    warnings.warn(
+        f"relative='standard' divides each window by its standard deviation, and "
+        f"{share[worst]:.0%} of the training windows are constant in column {name}, or vary by "
+        f"less than {_FLOOR} of what its windows do on average, by which they are divided instead; "
+        "use relative='last', a longer window, or relative_columns without it.",
+        UserWarning,
+        stacklevel=5,
+    )
+
+
+def _blocks(X, form, n_columns):
+    """Slices of the windows of X whose readings are made at once."""
+    if isinstance(X, SequenceView):
+        n_readings = X.window
+    else:
+        n_readings = X.shape[1] * form.patch
+    size = max(1, _BLOCK_READINGS // max(1, n_readings * n_columns))
+    for start in range(0, len(X), size):
+        yield slice(start, min(start + size, len(X)))
+
+
+def _readings(X, rows, columns, form):
+    """The rows of windows (m, w, k) in order as float64, each once; NaN where there is none."""
+    if isinstance(X, SequenceView):
+        return np.asarray(rows_in(X, rows), dtype=np.float64)[..., columns]
+    X = np.asarray(X[rows], dtype=np.float64)
+    X = X.reshape(*X.shape[:2], form.patch, -1)[..., columns]
+    n_tokens = X.shape[1]
+    readings = np.empty((len(X), (n_tokens - 1) * form.stride + form.patch, len(columns)))
+    for token in range(n_tokens):
+        start = token * form.stride
+        readings[:, start : start + form.patch] = X[:, token]
+    return readings
+
+
+def _last(X, rows, columns, form):
+    """The last reading that is not missing, (m, k)."""
+    if isinstance(X, SequenceView):
+        last = np.asarray(X.series)[X.ends[rows]][:, columns].astype(np.float64)
+        gaps = np.flatnonzero(np.isnan(last).any(axis=1))
+        if len(gaps):
+            # Only the windows that end in a missing reading are looked through.
+            within = np.arange(rows.start, rows.stop)[gaps]
+            last[gaps] = _last_of(_readings(X, within, columns, form))
+    else:
+        last = _last_of(_readings(X, rows, columns, form))
+    return last, np.ones_like(last)
+
+
+def _last_of(readings):
+    real = ~np.isnan(readings)
+    place = readings.shape[1] - 1 - real[:, ::-1].argmax(axis=1)
+    return np.take_along_axis(readings, place[:, None], axis=1)[:, 0]
+
+
+def _moments(X, rows, columns, form):
+    """Mean and standard deviation of the readings that are not missing, (m, k).
+
+    NaN where there is none, and for the deviation where there is only one.
+    """
+    readings = _readings(X, rows, columns, form)
+    real = ~np.isnan(readings)
+    with np.errstate(invalid="ignore"):
+        count = real.sum(axis=1)
+        mean = np.nansum(readings, axis=1) / count
+        square = np.nansum((readings - mean[:, None]) ** 2, axis=1) / count
+    return mean, np.where(count < 2, np.nan, np.sqrt(square))
