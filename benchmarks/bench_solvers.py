@@ -58,7 +58,7 @@ class Size:
     n_sequences: int = 40
     n_tokens: int = 24
     n_starts: int = 10
-    n_steps: int = 3_000
+    n_steps: int = 600
     jena: tuple = (500, 1_000, 4_000)
     gap: int = 50  # between training and held-out windows
     n_rows: int = 1_000  # of a table, at most

@@ -173,7 +173,11 @@ class TrainingParameters:
         'Optimiser; "sgd" has no momentum. The last three take one step an epoch, on all rows: '
         '"gd" is gradient descent; "lbfgs" is SciPy\'s, as in scikit-learn\'s MLP; "gauss_newton" '
         "solves for the step with the tangent kernel of all n c outputs, so that the conditioning "
-        "of the model does not slow it: for squared error and log loss, and a few thousand n c.",
+        "of the model does not slow it: for squared error and log loss, and a few thousand n c. "
+        "(Up to 4,000, unless the derivatives by one weight matrix need more than 1 GiB, the "
+        "kernel is factorised; beyond that its system is solved by conjugate gradients to 1e-3.) "
+        "Paths and searches fit the last three one candidate at a time; warm starts keep the "
+        "weights, not the damping or the pairs of L-BFGS.",
     )
     learning_rate_init: float | str = parameter(
         5e-3,
@@ -196,8 +200,8 @@ class TrainingParameters:
         "auto",
         'int or "auto"',
         [_AT_LEAST_1, StrOptions({"auto"})],
-        'Number of epochs. "auto" is 20, for "lbfgs" 200; for token ids and the other solvers but '
-        '"gauss_newton" as many as make 1,000 steps, but 4 to 40, '
+        'Number of epochs. "auto" is 20, and 200 for "lbfgs". For token ids it is, unless the '
+        'solver is "lbfgs" or "gauss_newton", as many as make 1,000 steps, but 4 to 40, '
         "so that few texts get enough steps and many do not take long.",
     )
     weight_decay: float | str = parameter(
@@ -396,7 +400,7 @@ def beta_matrix(value, n_layers):
 
 def check_step(estimator):
     """The step size, or "auto"; refuses settings that do not go with the solver."""
-    if estimator.learning_rate_init == "auto" and estimator.solver not in ("gd", "sgd"):
+    if estimator.learning_rate_init == "auto" and estimator.solver in ("adamw", "adam"):
         raise ValueError(
             "learning_rate_init='auto' is 1 / curvature, a step for solver='gd' or 'sgd'; "
             f"solver={estimator.solver!r} rescales every weight's step: pass a number."

@@ -27,6 +27,7 @@ from ..exceptions import DivergenceError
 from .descent import check_start, gradient_norm
 from .jacobian import weight_jacobians
 from .losses import OutputCurvature, exact, output_curvature
+from .settings import OBJECTIVE
 
 # Rows N c up to which the kernel is formed and factorised: 4 s a step on one core at d_model = 32.
 MAX_DENSE_ROWS = 4_000
@@ -106,6 +107,8 @@ class GaussNewton:
         gradient = self.objective.pull_back(here.curvature.slope)
         norm = gradient_norm(gradient)
         measured = {"train_loss": here.loss, "gradient_norm": norm, "learning_rate": 1.0}
+        if any(self.decays):
+            measured[OBJECTIVE] = here.penalised
         system = self._system(here)
         if self.damping is None:
             self.damping = _FIRST_DAMPING * system.scale
@@ -137,13 +140,13 @@ class GaussNewton:
                     self._here = there
                     self._adapt(gain)
                     remainder = _remainder(here, move, there)
-                    return _used(damping, gain, tried, remainder)
+                    return _used(damping, gain, tried, remainder, system)
                 # The next try starts from here, with derivatives that hold here.
                 with torch.no_grad():
                     torch._foreach_copy_(weights, start)
             self.damping *= 4.0
         self.finished = True
-        return _used(damping, 0.0, tried, 0.0)
+        return _used(damping, 0.0, tried, float("nan"), system)
 
     def _adapt(self, gain):
         if gain > _GOOD:
@@ -152,13 +155,14 @@ class GaussNewton:
             self.damping *= 4.0
 
 
-def _used(damping, gain, n_evaluations, remainder):
+def _used(damping, gain, n_evaluations, remainder, system):
     """What a step used, for the history."""
     return {
         "damping": damping,
         "gain": gain,
         "n_evaluations": n_evaluations,
         "remainder": remainder,
+        "n_products": system.n_products,
     }
 
 
@@ -182,6 +186,7 @@ class _System:
 
     def __init__(self, objective, curvature, decays):
         self.objective, self.curvature, self.decays = objective, curvature, decays
+        self.n_products = 0  # with A A^T, of conjugate gradients
 
     def shares(self, damping):
         """lambda / Lambda of every weight tensor."""
@@ -289,6 +294,7 @@ class ImplicitSystem(_System):
         shares, rho = self.shares(damping), self.curvature.residual
 
         def product(rows):
+            self.n_products += 1
             pulled = [share * g for share, g in zip(shares, self._pull(rows), strict=True)]
             return self._push(pulled) + damping * rows
 

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from .descent import check_start, gradient_norm
 from .losses import exact
+from .settings import OBJECTIVE
 
 # Pairs of steps and gradients kept, as in scikit-learn's MLP.
 _PAIRS = 10
@@ -30,7 +31,7 @@ class QuasiNewton:
     def __init__(self, objective, weight_decay=0.0):
         self.objective, self.finished = objective, False
         self.decays = objective.decays(weight_decay)
-        # Loss and gradient norm where they were last measured, and these weights.
+        # Loss, gradient norm and penalised loss where they were last measured, and these weights.
         self._seen = self._seen_at = None
         self._evaluations = 0
 
@@ -77,7 +78,7 @@ class QuasiNewton:
     def measured_step(self):
         """What was measured, by name: of the iteration that led here, and of the one before."""
         here = self._flat(self.objective.parameters)
-        loss, norm = self._before
+        loss, norm, penalised = self._before
         moved = float(np.linalg.norm(here - self._at))
         measured = {
             "train_loss": loss,
@@ -86,6 +87,8 @@ class QuasiNewton:
             "step_norm": moved,
             "n_evaluations": self._evaluations,
         }
+        if any(self.decays):
+            measured[OBJECTIVE] = penalised
         # SciPy accepts the point that it measured last, but one.
         if self._seen_at is None or not np.array_equal(self._seen_at, here):
             self._value_and_slope(here)
@@ -96,12 +99,13 @@ class QuasiNewton:
         """The penalised loss and its gradient at some weights."""
         self._set(weights)
         loss, gradient = self.objective.gradient()
-        self._seen, self._seen_at = (loss, gradient_norm(gradient)), weights.copy()
+        penalised = loss + self.objective.penalty(self.decays)
+        self._seen = (loss, gradient_norm(gradient), penalised)
+        self._seen_at = weights.copy()
         self._evaluations += 1
         for w, p, g in zip(self.decays, self.objective.parameters, gradient, strict=True):
             g.add_(p.detach(), alpha=w)
-        loss += self.objective.penalty(self.decays)
-        return loss, self._flat(gradient)
+        return penalised, self._flat(gradient)
 
     @staticmethod
     def _flat(tensors):

@@ -10,10 +10,14 @@ FULL_BATCH = ("gd", "lbfgs", "gauss_newton")
 # Those whose steps use curvature; in float32 its rounding would decide.
 SECOND_ORDER = ("lbfgs", "gauss_newton")
 
+# What they minimise with weight decay, the loss and its penalty, by its name in the history.
+OBJECTIVE = "penalised_loss"
+
 # What they measure at a step, beside loss, gradient norm and step size, by name in the history.
 STEP_DETAILS = (
     *("kappa", "largest_curvature", "undone"),
-    *("damping", "gain", "remainder"),
+    OBJECTIVE,
+    *("damping", "gain", "remainder", "n_products"),
     *("step_norm", "n_evaluations"),
 )
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ..exceptions import DivergenceError
-from .settings import SECOND_ORDER
+from .settings import OBJECTIVE, SECOND_ORDER
 from .skorch_names import Callback
 
 
@@ -43,7 +43,9 @@ class StopRule(Callback):
                     f"the {name.replace('_', ' ')} became {row[name]} in epoch {epoch}: training "
                     f"diverged. {self.advice}"
                 )
-        loss = row[self.monitor]
+        # Without a validation part what the solver minimises is watched.
+        watched = OBJECTIVE if self.monitor == "train_loss" and OBJECTIVE in row else self.monitor
+        loss = row[watched]
         if loss < self.best_:
             self.best_, self.best_epoch_ = loss, epoch
             if self.best_weights_ is None:

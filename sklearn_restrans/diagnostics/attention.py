@@ -97,9 +97,12 @@ class AttentionOverLags:
     def __repr__(self) -> str:
         who = "the last token" if self.reading == "last" else "every token"
         lines = [f"AttentionOverLags, read by {who} ({len(self.lags)} lags)"]
+        # The mean of a lag that few reading tokens have says little: named is one that half have.
+        reach = np.abs(self.lags)
+        named = (2 * reach <= reach.max()) | (self.reading == "last")
         for layer, heads in enumerate(self.weights):
             for head, weights in enumerate(heads):
-                top = int(np.argmax(np.nan_to_num(weights)))
+                top = int(np.argmax(np.where(named, np.nan_to_num(weights), -1.0)))
                 lines.append(
                     f"  layer {layer}, head {head}: {self.state[layer, head]} (score std "
                     f"{self.score_std[layer, head]:.3g}, entropy "

@@ -10,19 +10,10 @@ import pandas as pd
 
 from ..theory.collapse import SkipTerms, kept_spread, skip_terms, sufficient_beta
 from .protocol import fitted_traces
+from .summary import COLLAPSED_BELOW
 from .traces import LayerTrace, checked, unpadded
 
 __all__ = ["LambdaSkipBound", "lambda_skip_bound"]
-
-# Tokens that differ from their mean by less than this share of their norm have collapsed. Where
-# that share r is small, softmax rows are equal up to r^2 of the scores, so that W_Q and W_K have
-# no gradient to speak of (Noci et al. 2022), and each further layer without residual takes r to
-# about its cube (Dong, Cordonnier & Loukas 2021). In 160 fits of 1 to 8 layers (digits by rows, and
-# autoregressive sequences) none of the 41 that began below 1e-3 ended above it, and none of the 100
-# that began above 1e-2 fell below (tests/estimators/test_on_collapse.py fits a part of them). All
-# tokens of such a layer say the same. That need not cost accuracy: a target that depends on little
-# more than their mean (the autoregressive one here) was fitted by collapsed models too.
-COLLAPSED_BELOW = 1e-3
 
 
 class Collapse(NamedTuple):

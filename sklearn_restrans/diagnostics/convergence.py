@@ -67,12 +67,15 @@ class Convergence:
     details : mapping of str to array-like of shape (n_epochs,), default=None
         What a descent on all rows measured at its steps, by name; kept as `details`, and columns of
         :meth:`to_frame`. Of "gd" ``kappa`` (the curvature that the step met) and, with
-        learning_rate_init="auto", ``largest_curvature`` and ``undone``. Of "gauss_newton"
-        ``damping`` (lambda), ``gain`` (the decrease of the loss as a share of the one foretold by
-        the quadratic model; 0 if no step lowered it), ``n_evaluations`` (dampings tried) and, for
-        the squared error, ``remainder`` (what the linear model missed of the new residual, as a
-        share of the old one). Of "lbfgs" ``step_norm`` (length of the step) and ``n_evaluations``
-        (of loss and gradient).
+        learning_rate_init="auto", ``largest_curvature`` and ``undone``. Of "gauss_newton" and
+        "lbfgs" with weight decay ``penalised_loss``, which is what they minimise and what
+        ``n_iter_no_change`` watches: the loss itself may rise. Of "gauss_newton" ``damping``
+        (lambda), ``gain`` (the decrease of the penalised loss as a share of the one foretold by
+        the quadratic model; 0 if no step lowered it), ``n_evaluations`` (dampings tried),
+        ``n_products`` (of conjugate gradients; 0 with Cholesky factors) and, for the squared
+        error, ``remainder`` (what the linear model missed of the new residual, as a share of the
+        old one). Of "lbfgs" ``step_norm`` (length of the step) and ``n_evaluations`` (of loss and
+        gradient).
 
     Attributes
     ----------

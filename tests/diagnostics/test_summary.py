@@ -5,7 +5,7 @@ import pytest
 from layertraces import attention_trace, measured, softmax
 
 from sklearn_restrans._linalg import rank_collapse
-from sklearn_restrans.conditioning import Conditioning, LayerTrace
+from sklearn_restrans.conditioning import Conditioning, LayerTrace, conditioning_from_traces
 from sklearn_restrans.diagnostics.summary import (
     FLAT_BELOW,
     GOOD_CONDITION,
@@ -80,6 +80,17 @@ def test_a_text_names_every_matrix_the_rank_and_the_source():
     lines = text.splitlines()
     assert [line[:8] for line in lines[1:4]] == ["  X:    ", "  Attn: ", "  Z:    "]
     assert "sigma_min is sigma_4, at the rank of the input X (4 of 4)" in text
-    assert "arXiv:2506.05249); good to 30, fair to 4000" in text
-    assert "sigma_min over that of X: Z " in text and len(lines) <= 8
+    assert "about kappa^2 steps (1 - mu alpha, arXiv:2506.05249);" in text
+    assert "our grades: good to 30, a usual training; fair to 4000" in text
+    assert "sigma_min over that of X: Z " in text and len(lines) <= 9
+    assert "collapsed" not in text
     assert repr(Conditioning()) == "Conditioning: nothing recorded yet"
+
+
+def test_a_text_says_that_tokens_are_equal_where_the_condition_number_does_not():
+    """Two layers: the first reads tokens that differ, the second tokens that are all alike."""
+    rng = np.random.default_rng(0)
+    X, alike = rng.standard_normal((20, 5, 4)), rng.standard_normal((20, 1, 4)).repeat(5, 1)
+    text = repr(conditioning_from_traces([[LayerTrace(X, X, 2 * X), LayerTrace(X, X, alike)]]))
+    assert "the tokens of Z have collapsed: they differ from their mean by" in text
+    assert "kappa of Z: good." in text
