@@ -238,7 +238,8 @@ class AttentionWatch(TorchFunctionMode):
                 self._emitted(call, output[0] if isinstance(output, tuple) else output)
 
         yield heads.register_forward_pre_hook(begin, with_kwargs=True)
-        yield heads.register_forward_hook(end, with_kwargs=True)
+        # Before the hooks of others, which see the weights that the caller asked for.
+        yield heads.register_forward_hook(end, with_kwargs=True, prepend=True)
         yield last.register_forward_hook(emitted)
 
     def _own_layers(self, model: nn.Module, args: Any, kwargs: Any) -> None:
@@ -271,8 +272,9 @@ class AttentionWatch(TorchFunctionMode):
         if self.residual_beta is None:
             raise ValueError(
                 f"the output of attention block {call.name!r} was not seen to be added to "
-                "something computed before it; if it has no residual, pass residual_beta=0.0, "
-                "otherwise the coefficient with which its input is added."
+                "something computed before it: it has no residual, or it is written otherwise "
+                "than as a sum a + b; pass residual_beta=0.0 for none, otherwise the beta of "
+                "Z = Attn(X) + beta X, where X is the input of the block."
             )
         assert call.inputs is not None and call.attention is not None
         call.output = call.attention + self.residual_beta * call.inputs

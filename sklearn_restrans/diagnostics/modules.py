@@ -7,6 +7,7 @@ the state of the module, which is borrowed for each forward and given back.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
@@ -26,6 +27,10 @@ __all__ = ["module_conditioning"]
 # Numbers of the traces of a chunk, over all layers: 32 MB in float64.
 _TRACED_NUMBERS = 4_000_000
 _HALF = (torch.float16, torch.bfloat16)
+# Arguments that have a row for each sequence and a column for each token, by the names that torch
+# and transformers give them.
+_PER_SEQUENCE = {"input_ids", "inputs_embeds", "attention_mask", "token_type_ids", "position_ids"}
+_PER_SEQUENCE |= {"src_key_padding_mask", "key_padding_mask"}
 
 
 def module_conditioning(
@@ -40,6 +45,10 @@ def module_conditioning(
     since the attention began. Each call of a block is a layer, in the order of the calls, so that a
     block called twice is two layers.
 
+    The first sum after attention with a same-shaped tensor computed earlier is taken for the
+    residual, whatever `residual_beta` says. For a module that adds something else first (a position
+    table, say) the result is wrong; pass its arrays to ``conditioning_from_traces``.
+
     Parameters
     ----------
     module : torch.nn.Module
@@ -51,10 +60,14 @@ def module_conditioning(
     inputs : array-like, tuple, mapping, or iterable of these
         One batch or many: an array or tensor is the first argument of the forward, a tuple its
         positional and a mapping its keyword arguments. Anything else is read once as an iterable
-        of batches, one at a time. The rows of a batch, along axis 0, are cut into chunks, except
-        where a block has its tokens there (``batch_first=False``) or the number of sequences is
-        that of rows of a square mask. Tokens that the module masks as padding
-        (``key_padding_mask``, ``attention_mask``) are not counted.
+        of batches, one at a time. A batch of one array is cut into chunks along axis 0. So is a
+        batch whose further arrays have the names ``input_ids``, ``inputs_embeds``,
+        ``attention_mask``, ``token_type_ids``, ``position_ids``, ``src_key_padding_mask`` or
+        ``key_padding_mask`` in the forward and the same (n, T), n != T, as its first array. Every
+        other batch runs whole, as does any where a block has its tokens along axis 0
+        (``batch_first=False``): to bound memory then, pass an iterable of small batches. Tokens
+        that the module masks as padding (``key_padding_mask``, ``attention_mask``) are not
+        counted.
     residual_beta : float, default=None
         For blocks whose output is never seen to be added to anything, such as a bare
         ``nn.MultiheadAttention``: Z = Attn(X) + residual_beta X, where X is the input of the
@@ -90,9 +103,9 @@ def module_conditioning(
     watched, so that no setting of the module or the process is touched. Compiled modules run
     uncompiled.
 
-    Memory is that of the copies and of one chunk, whatever the number of sequences. Of a module in
-    half precision the float64 copies hold its weights exactly, so the result is that of these
-    weights, without the rounding of activations.
+    Memory is that of the copies and of one chunk, whatever the number of sequences, or of one batch
+    that is not cut. Of a module in half precision the float64 copies hold its weights exactly, so
+    the result is that of these weights, without the rounding of activations.
 
     References
     ----------
@@ -120,12 +133,17 @@ def module_conditioning(
     try:
         return Conditioning().record(0, runner.chunks(inputs), dtype=COUNTED_IN)
     except (RuntimeError, ValueError) as error:
-        if float64:
+        if float64 and _speaks_of_types(error):
             error.add_note(
                 "The forward ran in float64, which the code of some modules does not expect; "
                 "float64=False runs it in the module's own type."
             )
         raise
+
+
+def _speaks_of_types(error: Exception) -> bool:
+    """Whether the float64 of a forward may be the cause of its error."""
+    return re.search(r"dtype|scalar type|float|double", str(error), re.IGNORECASE) is not None
 
 
 def _checked_blocks(module: Any) -> dict[str, nn.Module]:
@@ -223,6 +241,7 @@ class _Runner:
         """Traces of all layers, chunk by chunk; the first chunk is one sequence, to learn sizes."""
         size, empty = 1, True
         for batch in _batches(inputs):
+            _check_call(self.module, batch)
             n_rows = self._n_rows(batch)
             start = 0
             while n_rows is None or start < n_rows:
@@ -243,25 +262,34 @@ class _Runner:
             raise ValueError("inputs is empty; pass at least one sequence.")
 
     def _n_rows(self, batch: _Batch) -> int | None:
-        """Number of rows that may be cut; None if the batch must stay whole."""
+        """Number of rows that may be cut; None if the batch must stay whole.
+
+        A second argument with n rows is not cut for that alone: a scale (d,), positions (T, d) or
+        a mask (T, T) have n rows by chance, and a cut to one row would be broadcast silently.
+        """
         arrays = batch.arrays()
-        if self.tokens_first or not arrays or not np.ndim(arrays[0]):
+        values = [*batch.args, *batch.kwargs.values()]
+        if self.tokens_first or not np.ndim(arrays[0]):
             return None
+        if any(not _is_array(value) and not _is_plain(value) for value in values):
+            return None  # lists and the like, which may hold something for each sequence
         shape = tuple(arrays[0].shape)
-        for array in arrays[1:]:
-            # A (T, T) mask with T = n is not to be cut, and (n, T) with T = n looks the same.
-            if tuple(array.shape) == (shape[0], shape[0]) and len(shape) > 2:
+        if len(arrays) > 1:
+            names = [*inspect.signature(self.module.forward).parameters][: len(batch.args)]
+            names += [""] * (len(batch.args) - len(names)) + [*batch.kwargs]
+            named = [name for name, v in zip(names, values, strict=True) if _is_array(v)]
+            alike = all(tuple(array.shape[:2]) == shape[:2] for array in arrays)
+            if len(shape) < 2 or shape[0] == shape[1] or not alike:
+                return None
+            if not _PER_SEQUENCE.issuperset(named[1:]):
                 return None
         return shape[0]
 
     def traces(self, batch: _Batch, rows: slice) -> list[LayerTrace]:
         """Traces of one forward."""
-        arrays = batch.arrays()
         if rows.stop is not None:
-            n = len(arrays[0])
-            batch = batch.map(lambda v: v[rows] if _is_array(v) and _has_rows(v, n) else v)
+            batch = batch.map(lambda value: value[rows] if _is_array(value) else value)
         batch = batch.map(self._placed)
-        _check_call(self.module, batch)
         with borrowed(self.module, self.device), self.watch.forward():
             functional_call(self.module, self.substitutes, batch.args, batch.kwargs)
         traces = self.watch.traces()
@@ -307,8 +335,9 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, Tensor | np.ndarray)
 
 
-def _has_rows(array: Any, n: int) -> bool:
-    return np.ndim(array) > 0 and len(array) == n
+def _is_plain(value: Any) -> bool:
+    """A setting of the forward, which holds nothing for each sequence."""
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _batch(value: Any) -> _Batch:

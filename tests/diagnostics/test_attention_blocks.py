@@ -300,6 +300,47 @@ def test_a_stack_of_candidates_is_refused():
         watched(model, torch.zeros(N, T, 3, dtype=torch.float64))
 
 
+@pytest.mark.parametrize(
+    ("asked", "shape"),
+    [
+        ({}, (N, T, T)),
+        ({"need_weights": False}, None),
+        ({"average_attn_weights": False}, (N, 2, T, T)),
+    ],
+)
+def test_hooks_of_others_see_the_weights_that_the_caller_asked_for(asked, shape):
+    class Asking(Block):
+        def forward(self, x):
+            return x + self.attention(x, x, x, **asked)[0]
+
+    block, seen = Asking(), []
+    block.attention.register_forward_hook(lambda _, args, output: seen.append(output[1]))
+    with torch.no_grad():
+        block(tokens())
+    (trace,), _ = watched(block, tokens())
+    before, during = seen
+    assert (None if during is None else tuple(during.shape)) == shape
+    if shape is not None:
+        torch.testing.assert_close(during, before, **EXACT)
+    assert trace.weights.shape == (N, 2, T, T)
+
+
+def test_a_hook_of_others_that_changes_the_output_has_its_part_in_the_trace():
+    block = Block()
+    (plain,), _ = watched(block, tokens())
+    block.attention.register_forward_hook(lambda _, args, output: (2 * output[0], output[1]))
+    (doubled,), _ = watched(block, tokens())
+    np.testing.assert_array_equal(doubled.attention, 2 * plain.attention)
+
+
+@pytest.mark.parametrize(
+    "add", [lambda x, a: x - a, lambda x, a: torch.lerp(x, a, 0.5), lambda x, a: sum([x, a])]
+)
+def test_a_residual_that_is_no_sum_of_two_is_named_as_a_reason(add):
+    with pytest.raises(ValueError, match=r"otherwise than as a sum a \+ b; pass .*beta X"):
+        watched(Block(add), tokens())
+
+
 def test_hooks_go_after_a_forward_and_after_a_failure():
     def fails(x, a):
         raise RuntimeError("in the middle")

@@ -248,6 +248,88 @@ def test_a_mask_between_tokens_is_not_cut_with_the_sequences(seed):
     assert_same(found, module_conditioning(module, [(x[:2], causal), (x[2:], causal)]))
 
 
+class Second(nn.Module):
+    """`use(x, other)` before a block, whose forward calls its second argument `other` or by one of
+    the names of padding."""
+
+    def __init__(self, use):
+        super().__init__()
+        self.block, self.use, self.rows = Block(), use, []
+
+    def forward(self, x, other=None, *more, attention_mask=None, size=None):
+        self.rows.append(len(x))
+        if other is None and attention_mask is None:
+            return self.block(x)
+        return self.block(self.use(x, other if attention_mask is None else attention_mask))
+
+
+SECOND = {
+    "scale (d,), n = d": (D, (D,), lambda x, s: x * s),
+    "positions (T, d), n = T": (T, (T, D), lambda x, p: x + p),
+    "mask (T, T), n = T": (T, (T, T), lambda x, m: m @ x),
+    "for each sequence, by no known name": (N, (N, T), lambda x, m: x * m[..., None]),
+}
+
+
+@pytest.mark.parametrize("case", SECOND)
+@pytest.mark.parametrize("form", ["tuple", "list", "mapping", "keyword", "more"])
+def test_a_second_argument_that_happens_to_have_n_rows_is_not_cut(case, form, seed):
+    """Cut with the sequences, it would be broadcast silently, first of all to the one sequence of
+    the first chunk."""
+    n, shape, use = SECOND[case]
+    draw = torch.Generator().manual_seed(seed)
+    x, other = torch.randn(n, T, D, generator=draw), torch.randn(shape, generator=draw)
+    module = Second(use)
+    name = "other"
+    if form == "keyword" and case.startswith("mask"):
+        name = "attention_mask"  # of n = T rows and columns: whose are they?
+    inputs = {
+        "tuple": (x, other),
+        "list": [(x, other)],
+        "mapping": {"x": x, "other": other},
+        "keyword": {"x": x, name: other},
+        "more": (x, other, other),
+    }[form]
+    found = module_conditioning(module, inputs)
+    assert module.rows == [n]
+    changed = use(x.double(), other.double())
+    expected = module_conditioning(module.block, [changed[: n // 2], changed[n // 2 :]])
+    assert_same(found, expected)
+
+
+def test_a_square_mask_beside_token_ids_is_not_cut(seed):
+    class Ids(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.block = nn.Embedding(20, D).double(), Block()
+
+        def forward(self, input_ids, mask):
+            x = self.table(input_ids)
+            return x + self.block.attention(x, x, x, attn_mask=mask)[0]
+
+    ids = torch.randint(0, 20, (T, T), generator=torch.Generator().manual_seed(seed))
+    causal, module = torch.ones(T, T).triu(1).bool(), Ids()
+    expected = module_conditioning(module, [(ids[:2], causal), (ids[2:], causal)])
+    assert_same(module_conditioning(module, (ids, causal)), expected)
+
+
+def test_which_batches_are_cut():
+    x, mask = torch.randn(N, T, D), torch.ones(N, T)
+    for inputs, cut in (
+        (x, True),
+        ({"x": x}, True),
+        ({"x": x, "attention_mask": mask, "size": 3}, True),
+        ((x, None), True),
+        ({"x": x, "size": [T] * N}, False),  # of each sequence, perhaps
+        ({"attention_mask": mask, "x": x}, False),
+        ({"x": x, "attention_mask": mask[:, None]}, False),
+        ({"x": x[:T], "attention_mask": mask[:T]}, False),
+    ):
+        module = Second(lambda x, m: x)
+        module_conditioning(module, inputs)
+        assert (module.rows[0] == 1) == cut
+
+
 def test_memory_holds_one_chunk_whatever_the_number_of_sequences(monkeypatch):
     """Chunks are handed on one by one, each forward sees only its own, and no array of a chunk is
     left when the one after the next is made."""
@@ -534,3 +616,14 @@ def test_code_that_names_a_type_is_told_of_the_other_way(seed):
         module_conditioning(module, x)
     assert "float64=False runs it in the module's own type" in caught.value.__notes__[0]
     assert module_conditioning(module, x, float64=False).n_layers == 1
+
+
+def test_errors_that_are_not_of_types_say_nothing_of_float64():
+    for module, inputs in (
+        (Second(lambda x, s: x * s), (torch.randn(N, T, D), torch.ones(N))),
+        (Block(lambda x, a: x - a), torch.randn(N, T, D)),
+        (encoder(), []),
+    ):
+        with pytest.raises((RuntimeError, ValueError)) as caught:
+            module_conditioning(module, inputs)
+        assert not getattr(caught.value, "__notes__", [])
