@@ -8,6 +8,7 @@ from pathlib import Path
 
 import datafiles
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -115,6 +116,13 @@ TINY = {
         "pilot_steps": 2,
         "pilot_starts": 1,
     },
+    "bench_etth1": {
+        "month": 30,
+        "history": 24,
+        "horizon": 4,
+        "n_seeds": 1,
+        "max_iter": 1,
+    },
     "bench_init": {
         "betas": (1.0,),
         "layers": (1, 2),
@@ -165,6 +173,10 @@ def test_the_quick_path_writes_every_table_and_target(
     monkeypatch.setenv("SKLEARN_RESTRANS_DATA", str(tmp_path))
     hours = datafiles.ten_minutes(600 * 6)[::6]
     datafiles.write(tmp_path, datafiles.jena_text(hours), "jena_2009_2016_hourly.csv")
+    names = ["HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"]
+    dates = pd.date_range("2016-07-01", periods=620, freq="h", name="date")
+    loads = np.random.default_rng(0).standard_normal((620, 7)).cumsum(axis=0)
+    pd.DataFrame(loads, dates, names).to_csv(tmp_path / "ETTh1.csv")
     (tmp_path / "sst2").mkdir()
     reviews = [f"a {word} film of {k}\t{k % 2}" for k, word in enumerate(["dull", "fine"] * 20)]
     for part in ("train", "dev", "test"):
