@@ -54,7 +54,7 @@ def batches(size):
     for T in size.lengths:
         view, _ = make_windows(size.n_windows, T)
         strided = source_of(view)
-        index = torch.as_tensor(view.ends[:, None] - strided.offsets)
+        index = torch.as_tensor(view.ends[:, None] - strided.offsets[:, 0])
         copied = DenseSource(strided.series[index].contiguous())
         rng = np.random.default_rng(0)
         orders = [rng.integers(0, len(view), BATCH_SIZE) for _ in range(size.n_batches)]

@@ -59,9 +59,9 @@ def regressor(**settings):
 
 
 def classifier(**settings):
-    return ResidualTransformerClassifier(
-        **regressor(**settings).get_params() | {"loss": "log_loss"}
-    )
+    known = ResidualTransformerClassifier().get_params()
+    shared = {k: v for k, v in regressor(**settings).get_params().items() if k in known}
+    return ResidualTransformerClassifier(**shared | {"loss": "log_loss"})
 
 
 def separate(estimator, beta, seed, X, y, sample_weight=None):

@@ -173,11 +173,9 @@ class TrainingParameters:
         'Optimiser; "sgd" has no momentum. The last three take one step an epoch, on all rows: '
         '"gd" is gradient descent; "lbfgs" is SciPy\'s, as in scikit-learn\'s MLP; "gauss_newton" '
         "solves for the step with the tangent kernel of all n c outputs, so that the conditioning "
-        "of the model does not slow it: for squared error and log loss, and a few thousand n c. "
-        "(Up to 4,000, unless the derivatives by one weight matrix need more than 1 GiB, the "
-        "kernel is factorised; beyond that its system is solved by conjugate gradients to 1e-3.) "
-        "Paths and searches fit the last three one candidate at a time; warm starts keep the "
-        "weights, not the damping or the pairs of L-BFGS.",
+        "of the model does not slow it: for squared error and log loss, and n c up to 4,000, or "
+        "beyond (or with derivatives by one matrix above 1 GiB) by conjugate gradients. Paths and "
+        "searches fit the last three one by one.",
     )
     learning_rate_init: float | str = parameter(
         5e-3,
@@ -414,22 +412,20 @@ def check_step(estimator):
 def _check_full_batch(estimator):
     """Refuse what has no meaning for steps on the exact loss of all rows."""
     solver = estimator.solver
-    exact = {"dropout": (0,)} | ({"weight_decay": (0, "auto")} if solver == "gd" else {})
-    for name, allowed in exact.items():
-        if getattr(estimator, name) not in allowed:
+    for name in ("dropout", "weight_decay") if solver == "gd" else ("dropout",):
+        value = getattr(estimator, name)
+        if value != 0 and (name, value) != ("weight_decay", "auto"):
             raise ValueError(
                 f"solver={solver!r} descends the exact loss of all rows: {name} must be 0, got "
-                f"{getattr(estimator, name)!r}."
+                f"{value!r}."
             )
     if estimator.learning_rate == "one_cycle":
         raise ValueError(
-            f"solver={solver!r} takes one step size, or finds that of every step by itself; "
-            "learning_rate='one_cycle' is for the other solvers."
+            f"{solver=} takes one step size; learning_rate='one_cycle' is for the other solvers."
         )
     if solver in SECOND_ORDER and estimator.dtype == "bfloat16":
         raise ValueError(
-            f"solver={solver!r} measures curvature, which products in bfloat16 do not resolve: set "
-            "dtype='auto', which is float64 for it."
+            f"{solver=} measures curvature: set dtype='auto', which is float64 for it."
         )
     if solver == "gauss_newton" and estimator.loss not in ("squared_error", "log_loss"):
         raise ValueError(
