@@ -57,7 +57,7 @@ def test_what_is_left_of_beta(data_dir):
     """Seen 2026-12-01, median steps of ten starts at beta = 0, .25, .5, 1, 2, forty sequences.
 
     Gaussian tokens 5, 4, 4, 4, 4; planted sequences 5, 4, 4, 4, 4; Jena windows 12, 6, 6, 5, 5 with
-    ReLU and 8, 5, 5, 4, 5 with GELU. The effect is small but does not vanish: at beta = 0 the
+    ReLU and 8, 5, 5, 4, 5 with GELU. The effect is a few steps but does not vanish: at beta = 0 the
     linear model of a step holds less far, for ReLU least. lambda_min(J J^T) is no smaller there.
     """
     frame = fetch_jena_climate(data_dir, frequency="1h")
