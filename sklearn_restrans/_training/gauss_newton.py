@@ -29,7 +29,8 @@ from .jacobian import weight_jacobians
 from .losses import OutputCurvature, exact, output_curvature
 from .settings import OBJECTIVE
 
-# Rows N c up to which the kernel is formed and factorised: 4 s a step on one core at d_model = 32.
+# Rows N c up to which the kernel is formed and factorised. At the limit a step took 8 s on a busy
+# core (d_model = 32, benchmarks/bench_solvers.py).
 MAX_DENSE_ROWS = 4_000
 
 # Bytes of the derivatives by one weight tensor up to which they are formed.
@@ -219,7 +220,6 @@ class KernelSystem(_System):
         super().__init__(objective, curvature, decays)
         rho = curvature.residual
         size = rho.numel()
-        decaying = any(decays)
         self.kernels = {w: rho.new_zeros(size, size) for w in set(decays)}
         self.image = torch.zeros_like(rho)  # A W theta / w
         for (weight, block), w in zip(
@@ -235,7 +235,6 @@ class KernelSystem(_System):
                 "a derivative of an output is not finite, so there is no Gauss-Newton step: lower "
                 "residual_beta, and check the units of X."
             )
-        self.decaying = decaying
 
     def move(self, damping):
         """The step for a damping; None if rounding makes the matrix indefinite."""

@@ -155,6 +155,7 @@ class IntervalDisplay:
             (self.dots_,) = self.ax_.plot(self.x, self.truth, "k.", ms=4, label="truth")
             shown.append(self.dots_)
         self.ax_.set(xlabel="row" if self.x.dtype.kind in "iu" else "", ylabel="target")
+        _shorten_dates(self.ax_)
         show_legend(self.ax_, shown, [str(artist.get_label()) for artist in shown])
         return self
 
@@ -168,6 +169,15 @@ class IntervalDisplay:
             return low, high
         beyond = 0.1 * (high - low or 1.0)
         return low - beyond, high + beyond
+
+
+def _shorten_dates(ax):
+    """Dates without what the one before has said: whole ones run into each other."""
+    from matplotlib.dates import ConciseDateFormatter, DateLocator
+
+    locator = ax.xaxis.get_major_locator()
+    if isinstance(locator, DateLocator):
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=locator.tz))
 
 
 def _coverage(label):

@@ -370,7 +370,7 @@ def snapshot(module):
         "learns": [p.requires_grad for p in module.parameters()],
         "nested": getattr(module.encoder, "use_nested_tensor", None),
         "hooks": [len(p._forward_hooks) + len(p._forward_pre_hooks) for p in module.modules()],
-        "random": (torch.get_rng_state(), random.getstate()[1], np.random.get_state()[1]),  # noqa: NPY002
+        "random": (torch.get_rng_state(), random.getstate()[1], np.random.get_state()[1]),  # noqa: NPY002  the legacy generator is the global one
         "process": (
             torch.is_grad_enabled(),
             torch.backends.mha.get_fastpath_enabled(),

@@ -1,5 +1,7 @@
 """IntervalDisplay shows forecasts, bands and truth, and counts what lies inside."""
 
+from itertools import pairwise
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -103,3 +105,17 @@ def test_estimators_without_intervals_and_outputs_that_are_not_there_are_named()
     for output in (2, -1, True, "T"):
         with pytest.raises(ValueError, match="output must be the number of a column, 0 to 1, got"):
             IntervalDisplay.from_estimator(model, X, coverage=0.5, output=output)
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_dates_do_not_run_into_each_other(zone):
+    """Labels of one axis, side by side, leave room: each is drawn left of the next."""
+    x = pd.date_range("2013-10-20", periods=200, freq="h", tz=zone)
+    values = np.arange(200.0)
+    ends = np.stack([values - 1, values + 1], 1)
+    display = IntervalDisplay(values, {0.8: ends}, x=x).plot()
+    figure = display.ax_.figure
+    figure.canvas.draw()
+    boxes = [t.get_window_extent() for t in display.ax_.get_xticklabels() if t.get_text()]
+    assert len(boxes) > 3
+    assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
