@@ -153,6 +153,7 @@ INSIDE = {
         "errors": set(),
         "intervals": {"errors"},
         "supervised": set(),
+        "future": {"supervised"},
         "naive": {"supervised"},
         "backtest": {"errors", "naive", "supervised"},
         "__init__": {"backtest", "calendar", "errors", "intervals", "naive", "supervised"},

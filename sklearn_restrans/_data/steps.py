@@ -80,7 +80,7 @@ def step_of(index, freq=None):
     try:
         # The last stamp may be the last one that can be written at all.
         before = index[:-1]
-        later = _moved(before, step, 1).asi8 - before.asi8
+        later = moved(before, step, 1).asi8 - before.asi8
     except _OUT_OF_RANGE:
         raise ValueError(
             f"freq={freq!r} leads beyond all time stamps: pass a shorter step."
@@ -158,14 +158,14 @@ def rows_at(index, step, count, tolerance):
     for unit in (index.unit, "s"):
         stamps = index.as_unit(unit)
         try:
-            there = _moved(stamps, step, count)
+            there = moved(stamps, step, count)
             return stamps.get_indexer(there, method="nearest", tolerance=tolerance)
         except _OUT_OF_RANGE:
             continue
     return np.full(len(index), -1)
 
 
-def _moved(times, step, count):
+def moved(times, step, count):
     """Stamps ``count`` steps on: fixed steps by the clock, those of a calendar on the wall."""
     if isinstance(step, pd.offsets.Tick):
         return times + count * step

@@ -33,9 +33,10 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
     horizon : int, or list or range of int, default=None
         Steps ahead of each column of `y`; None takes what `make_supervised` noted in ``y.attrs``.
         If it is known, folds whose training targets lie after the first test row are refused.
-    baseline : regressor, default=None
-        Reference of the skill. None takes persistence if ``y.attrs`` names the target columns and X
-        has them; otherwise the skill is NaN.
+    baseline : regressor or DataFrame, default=None
+        Reference of the skill, or its scores on the same folds, as an earlier call returned them.
+        None takes persistence if ``y.attrs`` names the target columns and X has them; otherwise
+        the skill is NaN.
     period : int, default=1
         Period of the naive forecast in the MASE, see `mean_absolute_scaled_error`.
 
@@ -52,7 +53,8 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
         If the estimator or the baseline is not a regressor.
     ValueError
         If y does not hold finite numbers, or a fold is not a pair of row numbers, is shuffled or
-        has holes, does not lie after its training rows, or is closer to them than the horizon.
+        has holes, does not lie after its training rows, or is closer to them than the horizon; or
+        if the scores of the baseline are those of other folds.
 
     References
     ----------
@@ -73,7 +75,10 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
     1     1       11       6  0.0    1.0
     """
     _check_regressor("estimator", estimator)
-    if baseline is not None:
+    known = baseline if isinstance(baseline, pd.DataFrame) else None
+    if known is not None:
+        baseline = None
+    elif baseline is not None:
         _check_regressor("baseline", baseline)
     check_consistent_length(X, y)
     made_with = getattr(y, "attrs", {})
@@ -83,7 +88,7 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
         raise ValueError(
             f"horizon={horizon!r}, but y was made with horizon {noted}: pass the same or none."
         )
-    if baseline is None:
+    if baseline is None and known is None:
         baseline = _persistence(X, made_with.get("target", []))
     truth = as_columns(y, "y")
     if not np.isfinite(truth).all():
@@ -117,7 +122,23 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
             "skill": 1 - mae / np.where(reference > 0, reference, np.nan),
         }
         folds.append(pd.DataFrame(scores))
-    return pd.concat(folds, ignore_index=True)
+    scores = pd.concat(folds, ignore_index=True)
+    return scores if known is None else _against(scores, known)
+
+
+def _against(scores, baseline):
+    """The scores with their skill against those of another regressor on the same folds."""
+    same = ["fold", "output", "test_start", "test_end", "n_test"]
+    if not set(same) | {"MAE"} <= set(baseline.columns) or not np.array_equal(
+        scores[same].to_numpy(object), baseline[same].to_numpy(object)
+    ):
+        raise ValueError(
+            "baseline must be a regressor, or the scores that backtest returned for one on the "
+            "same folds and outputs; these are of others."
+        )
+    reference = baseline["MAE"].to_numpy()
+    skill = 1 - scores["MAE"].to_numpy() / np.where(reference > 0, reference, np.nan)
+    return scores.assign(skill=skill)
 
 
 def _check_regressor(name, estimator):

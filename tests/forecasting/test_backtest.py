@@ -401,3 +401,15 @@ def test_the_smallest_gap_that_hides_the_future_is_accepted():
     assert len(backtest(PersistenceRegressor("T"), X, y, TimeSeriesSplit(3, gap=2))) == 3
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         backtest(PersistenceRegressor("T"), X, y[:-1], TimeSeriesSplit(3, gap=2))
+
+
+def test_scores_of_a_baseline_stand_for_the_baseline():
+    X, y = make_supervised(weather(150), ["T", "p"], [1, 4])
+    cv = TimeSeriesSplit(3, gap=3)
+    known = backtest(PersistenceRegressor(["T", "p"]), X, y, cv)
+    pd.testing.assert_frame_equal(
+        backtest(Ridge(), X, y, cv, baseline=known), backtest(Ridge(), X, y, cv)
+    )
+    for other in (known[:4], known.assign(n_test=1), known[["MAE"]]):
+        with pytest.raises(ValueError, match="baseline must be a regressor, or the scores"):
+            backtest(Ridge(), X, y, cv, baseline=other)
