@@ -21,6 +21,7 @@ from .convergence import (
 from .diagnostics import attention_over_lags, channel_importance, lambda_skip_bound
 from .exceptions import DivergenceError, RankCollapseWarning
 from .model_selection import (
+    AutoForecaster,
     BetaPath,
     ResidualTransformerClassifierCV,
     ResidualTransformerRegressorCV,
@@ -43,6 +44,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "AttentionDisplay",
+    "AutoForecaster",
     "BetaPath",
     "BetaPathDisplay",
     "Conditioning",

@@ -57,6 +57,7 @@ ROOMS = {
         "_estimators",
         "_validation",
         "diagnostics",
+        "forecasting",
         "plotting",
     },
     "__init__": {
@@ -229,12 +230,21 @@ INSIDE = {
         "__init__": {"attention", "beta_path", "curves", "depth", "intervals", "spectra"},
     },
     "model_selection": {
+        "forecast_candidates": set(),
+        "auto_forecaster": {"forecast_candidates"},
         "grid_search": set(),
         "path_results": set(),
         "scorers": set(),
         "beta_path": {"path_results"},
         "beta_search": {"beta_path"},
-        "__init__": {"beta_path", "beta_search", "grid_search", "path_results", "scorers"},
+        "__init__": {
+            "auto_forecaster",
+            "beta_path",
+            "beta_search",
+            "grid_search",
+            "path_results",
+            "scorers",
+        },
     },
     "_pretrained": {
         "__init__": set(),

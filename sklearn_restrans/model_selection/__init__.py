@@ -1,5 +1,6 @@
-"""Searches over the residual coefficient, and scorers that carry diagnostics through any search."""
+"""Searches over the residual coefficient, forecasts chosen by backtest, scorers of diagnostics."""
 
+from .auto_forecaster import AutoForecaster
 from .beta_path import residual_beta_path
 from .beta_search import ResidualTransformerClassifierCV, ResidualTransformerRegressorCV
 from .grid_search import StackedGridSearchCV
@@ -7,6 +8,7 @@ from .path_results import BetaPath
 from .scorers import make_conditioning_scorer, make_convergence_scorer
 
 __all__ = [
+    "AutoForecaster",
     "BetaPath",
     "ResidualTransformerClassifierCV",
     "ResidualTransformerRegressorCV",
