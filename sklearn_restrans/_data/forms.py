@@ -26,6 +26,8 @@ class WindowForm:
         Columns of the series that are.
     targets : tuple of (int or None), or None
         Per target the column that it is a later value of; None where nothing was said of targets.
+    channels : tuple of int
+        Columns of which each is a sample of its own; none where all are channels of one sample.
     """
 
     patch: int = 1
@@ -33,6 +35,7 @@ class WindowForm:
     relative: str | None = None
     columns: tuple[int, ...] = ()
     targets: tuple[int | None, ...] | None = None
+    channels: tuple[int, ...] = ()
 
     def n_tokens(self, window):
         """Tokens of a window."""
@@ -84,8 +87,10 @@ def learn_form(window, patch, patch_stride):
     return WindowForm(patch, stride)
 
 
-def relative_form(form, relative, relative_columns, target_columns, n_columns, names):
-    """The form of windows that are taken relative to their last value or their mean.
+def relative_form(
+    form, relative, relative_columns, target_columns, channel_independent, n_columns, names
+):
+    """The form of windows that are relative to their level, or whose channels are samples.
 
     Parameters
     ----------
@@ -94,6 +99,7 @@ def relative_form(form, relative, relative_columns, target_columns, n_columns, n
     relative_columns : column, list of columns or None
         None is every column.
     target_columns : column, list of (column or None), or None
+    channel_independent : bool
     n_columns : int
         Columns of the series.
     names : ndarray of str of shape (n_columns,) or None
@@ -104,15 +110,18 @@ def relative_form(form, relative, relative_columns, target_columns, n_columns, n
     ValueError
         If an argument is not one of those above, or names something that is not there.
     """
-    given = {"relative_columns": relative_columns, "target_columns": target_columns}
+    if not isinstance(channel_independent, bool | np.bool_):
+        raise ValueError(f"channel_independent must be True or False, got {channel_independent!r}.")
+    given = {"relative_columns": relative_columns}
+    if not channel_independent:
+        given["target_columns"] = target_columns
     if relative is None:
         for name, value in given.items():
             if value is not None:
                 raise ValueError(
                     f"{name}={value!r} needs relative='last' or 'standard' to act on: set relative."
                 )
-        return form
-    if not isinstance(relative, str) or relative not in ("last", "standard"):
+    elif not isinstance(relative, str) or relative not in ("last", "standard"):
         raise ValueError(f"relative must be 'last', 'standard' or None, got {relative!r}.")
     columns, targets = tuple(range(n_columns)), None
     if relative_columns is not None:
@@ -123,7 +132,13 @@ def relative_form(form, relative, relative_columns, target_columns, n_columns, n
                 "once; None is every column."
             )
     if target_columns is not None:
-        targets = _places("target_columns", target_columns, n_columns, names, gaps=True)
+        gaps = not channel_independent
+        targets = _places("target_columns", target_columns, n_columns, names, gaps=gaps)
+    channels = ()
+    if channel_independent:
+        channels = tuple(range(n_columns)) if targets is None else tuple(dict.fromkeys(targets))
+        _check_channels(channels, targets, columns if relative else (), names)
+    elif targets is not None:
         absolute = [place for place in targets if place is not None and place not in columns]
         if absolute:
             raise ValueError(
@@ -131,7 +146,28 @@ def relative_form(form, relative, relative_columns, target_columns, n_columns, n
                 f"relative_columns={relative_columns!r}; name them there too, or write None for "
                 "these targets, which leaves them as they are."
             )
-    return replace(form, relative=relative, columns=tuple(sorted(columns)), targets=targets)
+    columns = tuple(sorted(columns)) if relative else ()
+    return replace(form, relative=relative, columns=columns, targets=targets, channels=channels)
+
+
+def _check_channels(channels, targets, relative, names):
+    """Refuse channels that are not alike: one model serves all of them."""
+
+    def named(places):
+        return list(places) if names is None else [str(names[place]) for place in places]
+
+    if targets is not None and len({targets.count(place) for place in channels}) > 1:
+        counts = dict(zip(named(channels), map(targets.count, channels), strict=True))
+        raise ValueError(
+            "channel_independent=True needs as many columns of y for every channel, got "
+            f"target_columns with {counts}; name each equally often."
+        )
+    some = set(channels) & set(relative)
+    if some and some != set(channels):
+        raise ValueError(
+            f"channel_independent=True reads all channels alike, but of {named(channels)} only "
+            f"{named(sorted(some))} are among relative_columns; name all of them or none."
+        )
 
 
 def _places(argument, columns, n_columns, names, gaps=False):
@@ -177,6 +213,7 @@ def check_form(fitted, form, owner):
             "relative": one.relative,
             "relative_columns": list(one.columns),
             "target_columns": one.targets,
+            "channel_independent": bool(one.channels),
         }
         for one in (form, fitted)
     )

@@ -55,6 +55,12 @@ class SequenceView:
         units: a regressor takes off its targets what it takes off that column, and adds it to its
         predictions again, so that ``y`` and predictions keep their units. None, for one target or
         for all, leaves them as they are.
+    channel_independent : bool, default=False
+        Whether each column that ``target_columns`` names, or each column where it is None, is a
+        sample of its own: a regressor then reads every window once for each of them, with that
+        column, standardised by its own mean and deviation, as the only channel beside the columns
+        that are no target. One model serves all, as in PatchTST (Nie et al., arXiv:2211.14730).
+        ``y`` has equally many columns for each, and predictions have the columns of ``y``.
 
     Attributes
     ----------
@@ -112,6 +118,7 @@ class SequenceView:
         relative=None,
         relative_columns=None,
         target_columns=None,
+        channel_independent=False,
     ):
         if not hasattr(series, "shape"):
             series = as_array(series, "series")
@@ -134,7 +141,7 @@ class SequenceView:
                 "counted; pass smaller ones."
             )
         form = learn_form(self.window, patch, patch_stride)
-        asked = (relative, relative_columns, target_columns)
+        asked = (relative, relative_columns, target_columns, channel_independent)
         self.form = relative_form(form, *asked, series.shape[1], columns)
         ends = as_array(ends, "ends")
         if ends.ndim != 1 or (ends.size and not np.issubdtype(ends.dtype, np.integer)):
@@ -204,6 +211,7 @@ class SequenceView:
         form = self.form
         patches = f"patch={form.patch}, patch_stride={form.stride}, " if form.patch > 1 else ""
         patches += "" if form.relative is None else f"relative={form.relative!r}, "
+        patches += "channel_independent=True, " if form.channels else ""
         return (
             f"SequenceView(shape={self.shape}, dilation={self.dilation}, {patches}"
             f"series of {self.series.shape[0]} rows)"
@@ -231,6 +239,29 @@ def on_series(view, series):
     """The same windows of another series, of as many rows."""
     other = object.__new__(SequenceView)
     other.__dict__.update(view.__dict__, series=series)
+    return other
+
+
+def as_stacked(view, series, n_copies, form):
+    """Each window ``n_copies`` times, on copies of its series that stand one after the other.
+
+    The copies of a window follow each other. ``series`` (n_copies * n_rows, ...) holds the rows.
+    """
+    n_rows, copies = len(view.series), np.arange(n_copies)[:, None]
+    first = np.zeros(n_rows, dtype=np.int64) if view.first is None else view.first
+    stations = view.stations
+    if stations is not None:
+        stations = (copies * (stations.max(initial=0) + 1) + stations).ravel()
+    other = object.__new__(SequenceView)
+    other.__dict__.update(
+        view.__dict__,
+        series=series,
+        columns=None,
+        ends=(view.ends[:, None] + copies.T * n_rows).ravel(),
+        first=(copies * n_rows + first).ravel(),
+        stations=stations,
+        form=form,
+    )
     return other
 
 

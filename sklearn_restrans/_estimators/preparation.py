@@ -6,7 +6,6 @@ Both are functions of their arguments: nothing is assigned to the estimator.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -17,12 +16,9 @@ import torch
 from sklearn.utils import check_consistent_length
 
 from .._data.batches import TrainingSet
-from .._data.inputs import InputSpec
-from .._data.relative import RelativeWindows, learn_relative
-from .._data.scaling import Scaler
-from .._data.sources import make_source, rows_of
-from .._data.split import check_weight, scaling_rows, split_rows
-from .._data.targets import ClassTargets, RegressionTargets
+from .._data.preprocessing import Preprocessing, Samples, learn_preprocessing
+from .._data.sources import make_source
+from .._data.split import check_weight, split_rows
 from .._model.architecture import Architecture
 from .._training.device import resolve_device, resolve_dtype
 from .._training.settings import FULL_BATCH, SECOND_ORDER, TrainingSettings
@@ -50,52 +46,6 @@ class EpochRule(NamedTuple):
 # On sentences held out of SST-2's training part 6,735 phrases do best with 850 steps (.762; 2,100:
 # .750), 400 gain from 20 to 40 epochs (.599, .606), and many lose nothing at 4.
 EPOCHS_OF_TEXTS = EpochRule(steps=1_000, fewest=4, most=40)
-
-
-@dataclass(frozen=True, eq=False)
-class Preprocessing:
-    """What fit learnt before training: what X is, how it is scaled, and how y is coded."""
-
-    inputs: InputSpec
-    scaler: Scaler | None  # None: X holds token ids
-    targets: RegressionTargets | ClassTargets
-    relative: RelativeWindows | None = None  # of windows that are read relative to their own level
-
-    def relative_targets(self, y, X):
-        """A validated y relative to its windows, as it is coded and learnt."""
-        return y if self.relative is None else self.relative.encode(y, X)
-
-    def predictions(self, outputs, X):
-        """Predictions in the units and shape of y, for X as predict was given it."""
-        return self._in_units(self.targets.decode(outputs), X)
-
-    def quantiles(self, outputs, X):
-        """The same for every level of a model of quantiles."""
-        return self._in_units(self.targets.decode_quantiles(outputs), X)
-
-    def _in_units(self, y, X):
-        return y if self.relative is None else self.relative.decode(y, self.inputs.check(X))
-
-    def source(self, X, dtype, device):
-        """Scaled batches of a validated X."""
-        if self.scaler is not None:
-            self._warn_of_moved(X)
-        return make_source(X, self.scaler, dtype, device, relative=self.relative)
-
-    def _warn_of_moved(self, X):
-        rows = rows_of(X, len(self.scaler.mean))
-        moved, names = self.scaler.moved(rows), self.inputs.names
-        if not len(moved):
-            return
-        shown = ", ".join(str(k) if names is None else repr(names[k]) for k in moved[:5])
-        more = f" and {len(moved) - 5} more" if len(moved) > 5 else ""
-        warnings.warn(
-            f"X varies in columns that held one value, or none, in the training rows: {shown}"
-            f"{more}. Nothing was learnt from them, so they have no effect on the predictions; "
-            "leave them out, or fit on rows in which they vary.",
-            UserWarning,
-            stacklevel=5,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,50 +124,34 @@ def check_data(
         inputs, X = fitted.inputs, fitted.inputs.check(X, segments)
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None.")
-    y = kind.read(y, owner) if fitted is None else fitted.targets.check(y, owner)
+    y = kind.read(y, owner) if fitted is None else fitted.check_targets(y, owner)
     check_consistent_length(X, y)
     weight = estimator._weigh(y, check_weight(sample_weight, X))
     sets_aside = estimator.early_stopping and X_val is None
     fraction = estimator.validation_fraction if sets_aside else None
     rows, valid_rows = split_rows(X, y, weight, fraction, seed, kind.stratified)
+    samples = Samples(X, y, weight, rows, valid_rows)
     if fitted is None:
-        scaler, relative = _learn_numbers(inputs, X, rows, weight, kind)
-        y = y if relative is None else relative.encode(y, X)
-        targets = kind.learn(y, rows, weight, estimator.loss, estimator._levels())
-        fitted = Preprocessing(inputs, scaler, targets, relative)
+        asked = (estimator.loss, estimator._levels())
+        fitted, samples = learn_preprocessing(inputs, kind, samples, *asked)
     else:
-        y = fitted.relative_targets(y, X)
+        samples = fitted.samples(samples)
     given_valid = None
     if X_val is not None:
         given_valid = _check_validation(fitted, X_val, y_val, segments_val, owner)
     if arch is None:
         arch = estimator._architecture(fitted)
-    return CheckedData(fitted, arch, X, y, weight, rows, valid_rows, given_valid)
-
-
-def _learn_numbers(inputs, X, rows, weight, kind):
-    """The scaler of the inputs, None for token ids, and what their windows are relative to."""
-    if inputs.kind == "tokens":
-        return None, None
-    weight = None if weight is None else weight[rows]
-    scaler, form = Scaler.fit(*scaling_rows(X, rows, weight)), inputs.form
-    if form.relative is None:
-        return scaler, None
-    classes = issubclass(kind, ClassTargets)
-    relative = learn_relative(X, rows, weight, scaler, form, inputs.names, classes=classes)
-    # The level of these columns may drift as far as it will: only what is left of them is cut.
-    return scaler.unbounded(form.columns), relative
+    return CheckedData(fitted, arch, *samples, given_valid)
 
 
 def _check_validation(fitted, X_val, y_val, segments_val, owner):
     try:
-        X = fitted.inputs.check(X_val, segments_val)
-        y = fitted.targets.check(y_val, owner)
+        X, y = fitted.inputs.check(X_val, segments_val), fitted.check_targets(y_val, owner)
         check_consistent_length(X, y)
-        y = fitted.relative_targets(y, X)
+        samples = fitted.samples(Samples(X, y))
     except (TypeError, ValueError) as error:
         raise type(error)(f"in X_val, y_val: {error}") from None
-    return X, y
+    return samples.X, samples.y
 
 
 def lay_out(estimator, checked, dtype=None, device=None):

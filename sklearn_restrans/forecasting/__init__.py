@@ -5,12 +5,14 @@ from .calendar import CalendarFeatures
 from .errors import crps_of_quantiles, crps_of_sample, mean_absolute_scaled_error
 from .intervals import ConformalIntervals
 from .naive import PersistenceRegressor, SeasonalNaiveRegressor
+from .ridge import RidgeForecaster
 from .supervised import make_supervised
 
 __all__ = [
     "CalendarFeatures",
     "ConformalIntervals",
     "PersistenceRegressor",
+    "RidgeForecaster",
     "SeasonalNaiveRegressor",
     "backtest",
     "crps_of_quantiles",

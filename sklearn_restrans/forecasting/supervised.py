@@ -32,6 +32,7 @@ def make_supervised(
     patch_stride=None,
     relative=None,
     relative_columns=None,
+    channel_independent=False,
     max_gap="auto",
     known=(),
     group=None,
@@ -73,6 +74,10 @@ def make_supervised(
     relative_columns : label or list of labels, default=None
         Columns of X that are read so. None is all columns of `frame`, and not the `known` ones,
         whose values ahead would lose what they say.
+    channel_independent : bool, default=False
+        Whether a regressor reads each target column as a sample of its own, with the columns that
+        are no target beside it, so that one model serves all of them; see SequenceView. `y` and
+        predictions stay as wide as they are.
     max_gap : str, Timedelta or None, default="auto"
         A step of the index longer than this is a gap, which no window crosses. "auto" is one and a
         half times the median step of the series. Weekends, and holidays of up to a week in a series
@@ -143,7 +148,12 @@ def make_supervised(
         raise ValueError("target is empty: name the column(s) to forecast.")
     horizons = check_horizons(horizon)
     _check_lengths(stretches, max(horizons), window, dilation)
-    form = _checked_form(window, patch, patch_stride, relative, relative_columns)
+    levels = {
+        "relative": relative,
+        "relative_columns": relative_columns,
+        "channel_independent": channel_independent,
+    }
+    form = _checked_form(window, patch, patch_stride, levels)
     as_gap(max_gap)  # A wrong max_gap is refused even if there is no window to use it.
     later, step = _rows_ahead(times, stretches, horizons, freq, declared)
     # future[t, (target, horizon)] = target in the row nearest to t + horizon * step
@@ -161,7 +171,7 @@ def make_supervised(
     X = frame.iloc[kept]
     index = X.index
     if window is not None:
-        form |= _relative_places(frame, own, targets, horizons, relative, relative_columns)
+        form |= _by_place(frame, own, targets, horizons, levels)
         known_step = declared if freq is None else freq
         X = _view(frame, kept, window, dilation, times, stretches, max_gap, known_step, form)
     names = [f"{label} t+{h}" for label in targets for h in horizons]
@@ -324,32 +334,30 @@ def _check_lengths(stretches, horizon, window, dilation):
         )
 
 
-def _checked_form(window, patch, patch_stride, relative, relative_columns):
+def _checked_form(window, patch, patch_stride, levels):
     """What a SequenceView is told of patches, refused before any work is done."""
     if window is None:
-        asked = {"patch": (patch, 1), "patch_stride": (patch_stride, None)}
-        asked |= {"relative": (relative, None), "relative_columns": (relative_columns, None)}
-        for name, (value, default) in asked.items():
-            if value != default:
+        for name, value in {"patch": patch, "patch_stride": patch_stride, **levels}.items():
+            if value != (1 if name == "patch" else None) and value is not False:
                 raise ValueError(f"{name}={value!r} needs a window to act on: set window.")
         return {}
     learn_form(window, patch, patch_stride)
     return {"patch": patch, "patch_stride": patch_stride}
 
 
-def _relative_places(frame, own, targets, horizons, relative, relative_columns):
-    """What a SequenceView is told of relative windows, by numbers of columns."""
-    if relative is None and relative_columns is None:
-        return {}
-    chosen = own if relative_columns is None else relative_columns
-    chosen = _labels_of(frame, "relative_columns", chosen)
-    columns = list(frame.columns)
-    places = [columns.index(label) if label in chosen else None for label in targets]
-    return {
-        "relative": relative,
-        "relative_columns": [columns.index(label) for label in chosen],
-        "target_columns": None if relative is None else list(np.repeat(places, len(horizons))),
-    }
+def _by_place(frame, own, targets, horizons, levels):
+    """What a SequenceView is told of levels and channels, by numbers of columns."""
+    relative, chosen = levels["relative"], levels["relative_columns"]
+    apart, columns = levels["channel_independent"], list(frame.columns)
+    told = {"channel_independent": apart, "relative": relative}
+    chosen = _labels_of(frame, "relative_columns", own if chosen is None else chosen)
+    if relative is not None or levels["relative_columns"] is not None:
+        told["relative_columns"] = [columns.index(label) for label in chosen]
+    if relative is not None or apart is True:
+        told_of = targets if apart is True else chosen
+        places = [columns.index(label) if label in told_of else None for label in targets]
+        told["target_columns"] = list(np.repeat(places, len(horizons)))
+    return told
 
 
 def _rows_ahead(times, stretches, horizons, freq, declared):
