@@ -167,13 +167,13 @@ class AutoForecaster(BaseEstimator):
         best, skill = scores.index[0], float(scores["skill"].iloc[0])
         estimator, options = candidates[best]
         trained = estimator.fit(*forms.samples(best, options))
+        report = _report(scores, tables[best], self.scoring, trained)
+        calendar = Calendar(frame.index, y.attrs["freq"])
         # All attributes are set at once, here: a fit that ends before leaves an earlier one.
         self.best_candidate_, self.skill_, self.estimator_ = best, skill, trained
-        self.scores_, self.backtests_, self.columns_ = scores, tables, frame.columns
-        self.report_ = _report(scores, tables[best], self.scoring, trained)
-        self._calendar = Calendar(frame.index, y.attrs["freq"])
-        self._form = {"window": self.window} | dict(options)
-        self._target, self._horizons = forms.target, horizons
+        self.scores_, self.backtests_, self.report_ = scores, tables, report
+        self.columns_, self._target, self._horizons = frame.columns, forms.target, horizons
+        self._calendar, self._form = calendar, {"window": self.window} | options
         _warn_of_persistence(scores)
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from numbers import Integral
 
 from sklearn.base import clone
 from sklearn.utils import check_random_state
@@ -151,7 +152,7 @@ def seeded(estimator, random_state):
     if random_state is None:
         return estimator
     seed = random_state
-    if not isinstance(seed, int):
+    if not isinstance(seed, Integral):
         seed = int(check_random_state(seed).randint(2**31 - 1))
     free = {
         name: seed
