@@ -44,7 +44,7 @@ class Size:
     lengths: tuple = (24, 144)
     memory: tuple = ((420_000, 144),)
     relative: tuple = ((336, 7, 24), (336, 1, 24), (48, 7, 1))  # rows, columns, patch
-    n_relative: int = 4_000
+    n_relative: int = 2_000
     n_epochs: int = 4
     relative_rounds: int = 7
 

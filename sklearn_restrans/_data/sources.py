@@ -217,8 +217,10 @@ class RelativeSource:
             factor = np.pad(factor, ((0, 0), (0, n_flags)), constant_values=1.0)
             self.factor = torch.as_tensor(factor).to(like)
         bound = torch.as_tensor(np.pad(bound, (0, n_flags), constant_values=np.inf)).to(like)
-        # Several readings side by side: rows of a few channels are ten times slower.
-        together = next(k for k in range(min(32, n_readings), 0, -1) if n_readings % k == 0)
+        # Several readings side by side: rows of a few channels are ten times slower. A single
+        # channel is subtracted as a number.
+        most = min(32, n_readings) if f > 1 else 1
+        together = next(k for k in range(most, 0, -1) if n_readings % k == 0)
         self.channels = torch.arange(f, device=like.device).repeat(together)
         self.bound = bound[self.channels]
         inside = torch.ones(len(source), dtype=torch.bool, device=like.device)
