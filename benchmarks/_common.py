@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 
 from sklearn_restrans import ResidualTransformerRegressor, SequenceView
+from sklearn_restrans._data.relative import learn_relative
 from sklearn_restrans._data.scaling import Scaler
 from sklearn_restrans._data.sources import DenseSource, make_source
 from sklearn_restrans._estimators import fitting
@@ -121,7 +122,12 @@ def flattened(view, dtype=None):
 
 def source_of(view):
     """The windows as training and prediction read them: scaled float32 tensors on the CPU."""
-    return make_source(view, Scaler.fit(view.series), torch.float32, torch.device("cpu"))
+    scaler, form, relative = Scaler.fit(view.series), view.form, None
+    if form.relative is not None:
+        rows = np.arange(len(view))
+        relative = learn_relative(view, rows, None, scaler, form, None, classes=True)
+        scaler = scaler.unbounded(form.columns)
+    return make_source(view, scaler, torch.float32, torch.device("cpu"), relative=relative)
 
 
 def minilm_folder():

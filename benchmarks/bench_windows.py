@@ -6,6 +6,7 @@
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,8 @@ from _common import (
 
 from sklearn_restrans import SequenceView
 
+_BATCH = 64  # relative windows in a batch
+
 
 @dataclass(frozen=True)
 class Size:
@@ -40,11 +43,17 @@ class Size:
     rounds: int = 15
     lengths: tuple = (24, 144)
     memory: tuple = ((420_000, 144),)
+    relative: tuple = ((336, 7, 24), (336, 1, 24), (48, 7, 1))  # rows, columns, patch
+    n_relative: int = 2_000
+    n_epochs: int = 4
+    relative_rounds: int = 7
 
 
 SIZES = {
     "full": Size(),
-    "quick": Size(n_windows=10_000, n_batches=50, rounds=5, memory=((42_000, 144),)),
+    "quick": Size(
+        n_windows=10_000, n_batches=50, rounds=5, memory=((42_000, 144),), relative_rounds=3
+    ),
 }
 
 
@@ -79,6 +88,77 @@ def batches(size):
 
 def _fetch(take, orders):
     return seconds(lambda: [take(order) for order in orders]) / len(orders)
+
+
+def relative(size):
+    """Relative windows against the same tensors, made by hand beforehand: batches, epochs, fits.
+
+    By hand means a 3-D array of which the level is taken off, and targets of which it is too.
+    """
+    rows, targets = [], []
+    for n_rows, n_channels, patch in size.relative:
+        for kind in ("last", "standard"):
+            view, y, X, z = _walks(size.n_relative, n_rows, n_channels, patch, kind)
+            case = f"relative={kind!r}, {n_rows} x {n_channels}, patch {patch}"
+            times = _batch_times(view, X, size) | _fit_times(
+                {"": (view, y), "by hand": (X, z)}, size
+            )
+            shape = {"T": n_rows, "columns": n_channels, "patch": patch, "relative": kind}
+            rows.append(shape | times)
+            for part in ("epoch", "fit"):
+                ratio = times[part] / times[f"{part}, by hand"]
+                claim = f"{part} / {part} of the same tensors, {case}"
+                targets.append(Target(claim, ratio, 1.1, at_least=False))
+    return rows, targets
+
+
+def _walks(n_windows, n_rows, n_channels, patch, kind):
+    """Windows of random walks with their next value, and both relative, made by hand."""
+    series = np.cumsum(make_series(n_windows + n_rows, n_channels), axis=0)
+    ends = np.arange(n_rows - 1, len(series) - 1)
+    y = series[ends + 1, 0]
+    view = SequenceView(series, ends, n_rows, patch=patch, relative=kind, target_columns=0)
+    X = np.asarray(SequenceView(series, ends, n_rows))
+    level, size = X[:, -1:], np.float32(1)
+    if kind == "standard":
+        level, size = X.mean(axis=1, keepdims=True), X.std(axis=1, keepdims=True)
+    X, z = (X - level) / size, y - level[:, 0, 0]
+    if kind == "standard":
+        z = z / size[:, 0, 0]
+    return view, y, X.reshape(view.shape), z
+
+
+def _batch_times(view, X, size):
+    """Microseconds to fetch one shuffled batch of `_BATCH` windows."""
+    rng = np.random.default_rng(0)
+    orders = [rng.integers(0, len(view), _BATCH) for _ in range(size.n_batches)]
+    sources = {
+        "batch (us)": source_of(view),
+        "batch, by hand (us)": DenseSource(torch.from_numpy(X)),
+    }
+    contenders = {
+        name: lambda source=source: _fetch(source.take, orders) for name, source in sources.items()
+    }
+    return {name: 1e6 * value for name, value in interleaved(contenders, size.rounds).items()}
+
+
+def _fit_times(data, size):
+    """Seconds of an epoch after the first, and of a whole fit with its beginning."""
+    epochs = {name: [] for name in data}
+
+    def fit(name):
+        model = our_model(max_iter=size.n_epochs, batch_size=_BATCH)
+        total = seconds(model.fit, *data[name])
+        epochs[name] += model.history_["dur"].tolist()[1:]
+        return total
+
+    fits = interleaved({name: partial(fit, name) for name in data}, size.relative_rounds)
+    times = {"epoch": {name: np.median(values) for name, values in epochs.items()}, "fit": fits}
+    return {
+        f"{part}, {name}" if name else part: float(value)
+        for part, of_part in times.items()
+        for name, value in of_part.items()
+    }
 
 
 def memory(size):
@@ -119,7 +199,7 @@ def child(file, n_tokens):
     print(peak_bytes() - before)
 
 
-SECTIONS = {"batches": batches, "memory": memory}
+SECTIONS = {"batches": batches, "relative": relative, "memory": memory}
 
 
 def main(argv=None, sizes=SIZES):

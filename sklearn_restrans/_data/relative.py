@@ -8,15 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from .forms import WindowForm
-from .windows import SequenceView, rows_in
+from .moments import blocks, extremes, moments, readings
+from .windows import SequenceView
 
 # A window that varies by less than this part of what the training windows do is divided by that
 # much: of a constant, "standard" would make noise of rounding, and targets of any size.
 _FLOOR = 0.1
 # Windows, evenly chosen, that say how far readings lie from the last one of their window.
 _JUDGED_WINDOWS = 4_096
-# Readings (windows times rows times columns) that are made at once: 8 MB.
-_BLOCK_READINGS = 1_000_000
 # Part of the training windows below the floor from which users are told.
 _CONSTANT_SHARE = 0.1
 
@@ -59,10 +58,8 @@ class RelativeWindows:
         places = np.arange(len(self.mean)) if places is None else np.asarray(places, dtype=int)
         mean, spread = self.mean[places], self.spread[places]
         columns = np.asarray(self.form.columns, dtype=int)[places]
-        location, deviation = np.empty((2, len(X), len(places)))
-        of_windows = _last if self.form.relative == "last" else _moments
-        for rows in _blocks(X, self.form, len(places)):
-            location[rows], deviation[rows] = of_windows(X, rows, columns, self.form)
+        of_windows = _last if self.form.relative == "last" else _mean_and_deviation
+        location, deviation = of_windows(X, columns, self.form)
         location = np.where(np.isnan(location), mean, location)
         few = np.isnan(deviation)
         return location, np.where(few, spread, np.maximum(deviation, _FLOOR * spread))
@@ -102,19 +99,28 @@ class RelativeWindows:
         return location, deviation
 
     def scaled(self, X, scaler):
-        """What is taken off scaled inputs (n, f), what they are then multiplied with, their bound.
+        """How inputs are scaled, what is then taken off them and divided out, and their bound.
 
-        The factor has shape (n, f), or (1, f) where it is the same for all windows.
+        Returns
+        -------
+        scaler : Scaler
+            The one given, with the gain in it.
+        taken : ndarray of shape (n, f)
+            Location of every window, in the units of the series.
+        factor : ndarray of shape (n, f) or None
+            What the differences are multiplied with; None if that is 1 everywhere.
+        bound : ndarray of shape (f,)
         """
         columns, f = list(self.form.columns), len(scaler.mean)
         location, deviation = self.statistics(X)
         taken = np.tile(scaler.mean, (len(X), 1))
         taken[:, columns] = location
-        per_window = self.form.relative == "standard"
-        factor, bound = np.ones((len(X) if per_window else 1, f)), np.full(f, np.inf)
-        factor[:, columns] = self.gain * (self.scale / deviation if per_window else 1.0)
-        bound[columns] = self.bound
-        return taken, factor, bound
+        factor, bound, gain = None, np.full(f, np.inf), np.ones(f)
+        bound[columns], gain[columns] = self.bound, self.gain
+        if self.form.relative == "standard":
+            factor = np.ones((len(X), f))
+            factor[:, columns] = self.scale / deviation
+        return scaler.times(gain), taken, factor, bound
 
 
 def learn_relative(X, rows, weight, scaler, form, names, *, classes):
@@ -151,14 +157,14 @@ def learn_relative(X, rows, weight, scaler, form, names, *, classes):
     location, deviation = blank.statistics(judged)
     if form.relative == "last":
         deviation = np.broadcast_to(scale, location.shape)
-    total, count, largest = np.zeros((3, len(columns)))
-    for block in _blocks(judged, form, len(columns)):
-        values = _readings(judged, block, columns, form)
-        values = (values - location[block, None]) / deviation[block, None]
-        own = np.ones(len(values)) if weight is None else weight[block]
-        total += own @ np.nansum(values**2, axis=1)
-        count += own @ (~np.isnan(values)).sum(axis=1)
-        largest = np.maximum(largest, np.nan_to_num(np.abs(values)).max(axis=(0, 1)))
+    own = np.ones(len(judged)) if weight is None else weight
+    count, mean_of, square = moments(judged, columns, form)
+    # Sum of (x - l)^2 over a window whose mean is m: that of (x - m)^2, and count (m - l)^2.
+    square = (square + count * (mean_of - location) ** 2) / deviation**2
+    total, count = own @ square, own @ count
+    low, high = extremes(judged, columns, form)
+    largest = np.maximum(high - location, location - low) / deviation
+    largest = largest.max(axis=0, initial=0.0)
     size = np.sqrt(total / np.maximum(count, np.finfo(float).tiny))
     # Of a column that never leaves the location of its window nothing is learnt: it stays 0.
     gain = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
@@ -167,8 +173,8 @@ def learn_relative(X, rows, weight, scaler, form, names, *, classes):
 
 def _spread(judged, weight, form, scaler, names):
     """Root mean square of the standard deviations of windows, (r,); 1 of a column that is dead."""
-    columns, blocks = np.asarray(form.columns, dtype=int), _blocks(judged, form, len(form.columns))
-    found = np.concatenate([_moments(judged, rows, columns, form)[1] for rows in blocks])
+    columns = np.asarray(form.columns, dtype=int)
+    _, found = _mean_and_deviation(judged, columns, form)
     own = (np.ones(len(found)) if weight is None else weight)[:, None] * ~np.isnan(found)
     square = (own * np.nan_to_num(found) ** 2).sum(axis=0)
     spread = np.sqrt(square / np.maximum(own.sum(axis=0), np.finfo(float).tiny))
@@ -193,60 +199,28 @@ def _warn_of_constant(constant, columns, names):
     )
 
 
-def _blocks(X, form, n_columns):
-    """Slices of the windows of X whose readings are made at once."""
+def _last(X, columns, form):
+    """The last reading that is not missing, (n, k), and ones; NaN where there is none."""
     if isinstance(X, SequenceView):
-        n_readings = X.window
+        last = np.asarray(X.series)[X.ends][:, columns].astype(np.float64)
+        # Only the windows that end in a missing reading are looked through.
+        unknown = np.flatnonzero(np.isnan(last).any(axis=1))
     else:
-        n_readings = X.shape[1] * form.patch
-    size = max(1, _BLOCK_READINGS // max(1, n_readings * n_columns))
-    for start in range(0, len(X), size):
-        yield slice(start, min(start + size, len(X)))
-
-
-def _readings(X, rows, columns, form):
-    """The rows of windows (m, w, k) in order as float64, each once; NaN where there is none."""
-    if isinstance(X, SequenceView):
-        return np.asarray(rows_in(X, rows), dtype=np.float64)[..., columns]
-    X = np.asarray(X[rows], dtype=np.float64)
-    X = X.reshape(*X.shape[:2], form.patch, -1)[..., columns]
-    n_tokens = X.shape[1]
-    readings = np.empty((len(X), (n_tokens - 1) * form.stride + form.patch, len(columns)))
-    for token in range(n_tokens):
-        start = token * form.stride
-        readings[:, start : start + form.patch] = X[:, token]
-    return readings
-
-
-def _last(X, rows, columns, form):
-    """The last reading that is not missing, (m, k)."""
-    if isinstance(X, SequenceView):
-        last = np.asarray(X.series)[X.ends[rows]][:, columns].astype(np.float64)
-        gaps = np.flatnonzero(np.isnan(last).any(axis=1))
-        if len(gaps):
-            # Only the windows that end in a missing reading are looked through.
-            within = np.arange(rows.start, rows.stop)[gaps]
-            last[gaps] = _last_of(_readings(X, within, columns, form))
-    else:
-        last = _last_of(_readings(X, rows, columns, form))
+        last, unknown = np.empty((len(X), len(columns))), np.arange(len(X))
+    for block in blocks(X, len(columns), form, len(unknown)):
+        rows = unknown[block]
+        of_rows = readings(X, rows, columns, form)
+        real = ~np.isnan(of_rows)
+        place = of_rows.shape[1] - 1 - real[:, ::-1].argmax(axis=1)
+        last[rows] = np.take_along_axis(of_rows, place[:, None], axis=1)[:, 0]
     return last, np.ones_like(last)
 
 
-def _last_of(readings):
-    real = ~np.isnan(readings)
-    place = readings.shape[1] - 1 - real[:, ::-1].argmax(axis=1)
-    return np.take_along_axis(readings, place[:, None], axis=1)[:, 0]
-
-
-def _moments(X, rows, columns, form):
-    """Mean and standard deviation of the readings that are not missing, (m, k).
+def _mean_and_deviation(X, columns, form):
+    """Mean and standard deviation of the readings that are not missing, (n, k).
 
     NaN where there is none, and for the deviation where there is only one.
     """
-    readings = _readings(X, rows, columns, form)
-    real = ~np.isnan(readings)
-    with np.errstate(invalid="ignore"):
-        count = real.sum(axis=1)
-        mean = np.nansum(readings, axis=1) / count
-        square = np.nansum((readings - mean[:, None]) ** 2, axis=1) / count
-    return mean, np.where(count < 2, np.nan, np.sqrt(square))
+    count, mean, square = moments(X, columns, form)
+    deviation = np.sqrt(square / np.maximum(count, 1.0))
+    return np.where(count < 1, np.nan, mean), np.where(count < 2, np.nan, deviation)

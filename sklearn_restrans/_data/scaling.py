@@ -94,6 +94,11 @@ class Scaler:
         lowest[list(columns)], highest[list(columns)] = -np.inf, np.inf
         return Scaler(self.mean, self.scale, lowest, highest, self.missing)
 
+    def times(self, gain):
+        """The same scaler, whose scaled values are multiplied by ``gain`` (f,); 0 makes them 0."""
+        scale = np.divide(self.scale, gain, out=np.zeros_like(self.scale), where=gain > 0)
+        return Scaler(self.mean, scale, self.lowest, self.highest, self.missing)
+
     def to_tensor(self, rows, dtype, device, *, bounded=True, missing=0.0):
         """Scaled rows (N, n_columns) as a tensor; NaN becomes ``missing``, 0 is the mean.
 

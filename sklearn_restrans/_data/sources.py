@@ -14,6 +14,9 @@ import torch
 from .tokens import padded_length
 from .windows import SequenceView
 
+# Blocks of rows in a window: more of them bound its readings closer, from more numbers.
+_BLOCKS_OF_A_WINDOW = 8
+
 
 def make_source(X, scaler, dtype, device, tight=False, relative=None):
     """Source of scaled batches for a validated X: 2-D table, 3-D array or SequenceView.
@@ -25,8 +28,10 @@ def make_source(X, scaler, dtype, device, tight=False, relative=None):
         return TokenSource(X, device, tight)
     if relative is not None:
         # Missing readings stay NaN until it is known what their window is relative to.
+        scaler, *of_windows = relative.scaled(X, scaler)
         source = _absolute(X, scaler, dtype, device, missing=np.nan)
-        return RelativeSource(source, *relative.scaled(X, scaler), scaler)
+        n_readings = X.shape[1] * X.shape[2] // len(scaler.mean)
+        return RelativeSource(source, *of_windows, scaler, n_readings)
     return _absolute(X, scaler, dtype, device)
 
 
@@ -102,6 +107,11 @@ class DenseSource:
             return x, None
         return x, self.mask.index_select(0, index)
 
+    def ranges(self, n_channels):
+        """Smallest and largest reading (n, f) of every sample; NaN where one is missing."""
+        readings = self.x.view(len(self.x), -1, n_channels)
+        return readings.amin(1), readings.amax(1)
+
 
 class WindowSource:
     """Windows of a series tensor (N, f): a strided view, one copy per batch.
@@ -122,6 +132,7 @@ class WindowSource:
         self.offsets = (view.window - 1 - view.form.places(view.window)) * view.dilation  # (T, p)
         span = (view.window - 1) * view.dilation
         n_rows, n_features = series.shape
+        self.span = span
         self.starts = torch.as_tensor(self.ends - span, device=series.device)
         absent = np.zeros(n_features) if absent is None else absent
         self.absent = torch.as_tensor(absent, dtype=series.dtype, device=series.device)
@@ -162,26 +173,64 @@ class WindowSource:
         # Tokens before the start of a series are masked, and zero so that products stay finite.
         return x.flatten(2) * mask[..., None], mask
 
+    def ranges(self, n_channels):
+        """Bounds (n, f) below and above the readings of every window; NaN where one is missing.
+
+        They are those of a few blocks of rows that hold the window, and of partial windows NaN.
+        """
+        series, span = self.series, self.span
+        size = max(1, span // _BLOCKS_OF_A_WINDOW)
+        n_blocks = len(series) // size
+        n_held = (span + size - 1) // size + 1  # blocks, wherever the window begins in the first
+        block = torch.div(self.starts.clamp(min=0), size, rounding_mode="floor")
+        partial = torch.as_tensor(self.partial, device=series.device)
+        found = []
+        for extreme in (torch.amin, torch.amax):
+            values = series[: n_blocks * size].view(n_blocks, size, n_channels)
+            rest = series[n_blocks * size :] if n_blocks * size < len(series) else series[-1:]
+            last = extreme(rest, 0).expand(n_held, -1)
+            held = torch.cat([extreme(values, 1), last]).unfold(0, n_held, 1)
+            held = extreme(held, -1)
+            found.append(held.index_select(0, block).masked_fill_(partial[:, None], np.nan))
+        return tuple(found)
+
 
 class RelativeSource:
     """Windows of another source, from each of which its own location is taken off in the batch.
 
     Per sample and channel the difference is multiplied by a factor, and cut at a bound; a reading
-    that is missing becomes 0, the location.
+    that is missing becomes 0, the location. ``inside`` are the samples that are known to miss no
+    reading and to lie within the bound: both steps would leave every bit of them as it is, and are
+    left out where a batch holds no others.
     """
 
     lengths = None
 
-    def __init__(self, source, taken, factor, bound, scaler):
+    def __init__(self, source, taken, factor, bound, scaler, n_readings):
         self.source, self.partial = source, source.partial
         like = source.absent if isinstance(source, WindowSource) else source.x
         taken = scaler.to_tensor(taken, like.dtype, like.device)
-        n_flags = scaler.n_columns - len(scaler.mean)
+        n_flags, f = scaler.n_columns - len(scaler.mean), scaler.n_columns
         taken[:, len(scaler.mean) :] = 0.0  # columns that tell of missing readings stay as they are
-        factor = np.pad(factor, ((0, 0), (0, n_flags)), constant_values=1.0)
-        bound = np.pad(bound, (0, n_flags), constant_values=np.inf)
-        self.taken = taken
-        self.factor, self.bound = (torch.as_tensor(a).to(like) for a in (factor, bound))
+        self.taken, self.factor = taken, None
+        if factor is not None:
+            factor = np.pad(factor, ((0, 0), (0, n_flags)), constant_values=1.0)
+            self.factor = torch.as_tensor(factor).to(like)
+        bound = torch.as_tensor(np.pad(bound, (0, n_flags), constant_values=np.inf)).to(like)
+        # Several readings side by side: rows of a few channels are ten times slower. A single
+        # channel is subtracted as a number.
+        most = min(32, n_readings) if f > 1 else 1
+        together = next(k for k in range(most, 0, -1) if n_readings % k == 0)
+        self.channels = torch.arange(f, device=like.device).repeat(together)
+        self.bound = bound[self.channels]
+        inside = torch.ones(len(source), dtype=torch.bool, device=like.device)
+        for extreme in source.ranges(f):
+            # Rounded as in `take`, where what lies between two numbers stays between them.
+            extreme -= taken
+            if self.factor is not None:
+                extreme *= self.factor
+            inside &= (extreme.abs_() <= bound).all(1)  # and is not NaN
+        self.inside = inside.cpu().numpy()
 
     def __len__(self):
         return len(self.source)
@@ -190,18 +239,20 @@ class RelativeSource:
         """Batch of the samples ``rows`` (int64 array): x (B, T, f) and mask (B, T) or None."""
         x, mask = self.source.take(rows)  # a copy, which is changed in place
         index = torch.as_tensor(rows, device=x.device)
-        n_readings = x[0].numel() // len(self.bound)
-        # Several readings side by side: rows of a few channels are ten times slower.
-        together = next(k for k in range(min(32, n_readings), 0, -1) if n_readings % k == 0)
-        readings = x.view(len(x), -1, together * len(self.bound))
-        readings -= self.taken.index_select(0, index).repeat(1, together)[:, None]
-        if len(self.factor) == 1:
-            x.view(len(x), -1).mul_(self.factor.repeat(1, n_readings))
-        else:
-            readings *= self.factor.index_select(0, index).repeat(1, together)[:, None]
-        bound = self.bound.repeat(n_readings)
-        x.view(len(x), -1).nan_to_num_(0.0).clamp_(-bound, bound)
+        readings = x.view(len(x), -1, len(self.channels))
+        readings -= self._for_readings(self.taken, index)
+        if self.factor is not None:
+            readings *= self._for_readings(self.factor, index)
+        if not self.inside[rows].all():
+            readings.nan_to_num_(0.0).clamp_(-self.bound, self.bound)
         return x, mask
+
+    def _for_readings(self, values, index):
+        """Values (n, f) of the samples, as often as readings lie side by side: (B, 1, k f)."""
+        values = values.index_select(0, index)
+        if len(self.channels) > values.shape[1]:
+            values = values.index_select(1, self.channels)
+        return values[:, None]
 
 
 class TokenSource:

@@ -47,6 +47,10 @@ TINY = {
         "rounds": 1,
         "lengths": (4,),
         "memory": ((1_000, 4),),
+        "relative": ((8, 2, 4),),
+        "n_relative": 200,
+        "n_epochs": 2,
+        "relative_rounds": 1,
     },
     "bench_conditioning": {
         "n_windows": 260,

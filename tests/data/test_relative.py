@@ -191,4 +191,46 @@ def test_a_series_of_relative_windows_is_not_copied():
     scaler = Scaler.fit(rows_of(view, 3))
     source = make_source(view, scaler, torch.float64, CPU, relative=coding_of(view, scaler))
     assert source.source.windows.untyped_storage().nbytes() == series.nbytes
-    assert source.taken.shape == (len(view), 3) and source.factor.shape == (1, 3)
+    assert source.taken.shape == (len(view), 3) and source.factor is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", [{}, {"patch": 4}, {"patch": 4, "patch_stride": 2}], ids=str)
+def test_windows_that_need_no_cutting_are_spared_it_and_keep_their_bits(kind, form, dtype, seed):
+    """Alone, among their like, and beside windows that are partial, miss readings or are cut."""
+    for s in range(seed, seed + 3):
+        series = 20.0 + make_series(400, 2, s).cumsum(axis=0)
+        trained = SequenceView(series[:200], np.arange(7, 200), 8, relative=kind, **form)
+        scaler = Scaler.fit(series[:200])
+        coding = coding_of(trained, scaler)
+        series[300, 1], series[350, 0] = np.nan, series[350, 0] + 1e4
+        view = SequenceView(series, np.arange(400), 8, relative=kind, **form)
+        source = make_source(view, scaler.unbounded([0, 1]), dtype, CPU, relative=coding)
+        reached = {300 + k for k in range(8)} | {350 + k for k in range(8)}
+        if kind == "standard":  # no reading is far from the mean in deviations of its own window
+            reached = {300 + k for k in range(8)}
+        touched = np.array(sorted(reached | set(range(7))))
+        assert not source.inside[touched].any()
+        assert source.inside[7:200].all(), "training windows lie within a third of the bound"
+        everything, _ = source.take(np.arange(400))
+        assert everything.isfinite().all() and (everything.abs() <= source.bound.max()).all()
+        plain = np.flatnonzero(source.inside)
+        together, _ = source.take(plain)
+        assert torch.equal(everything[plain], together)
+        for k in (7, 150, 299, 303, 352):
+            assert torch.equal(source.take(np.array([k]))[0][0], everything[k])
+        if kind == "last":
+            bound = coding.bound[0]
+            assert everything[354].view(-1, 2)[:, 0].max() == torch.tensor(bound).to(dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_window_at_rest_is_exactly_zero_at_any_level(kind):
+    """In float32: what is taken off is rounded as the readings are."""
+    series = np.concatenate([1e4 + make_series(100, 1), np.full((30, 1), 12345.678)])
+    view = SequenceView(series, np.arange(7, 130), 8, relative=kind)
+    scaler = Scaler.fit(series)
+    source = make_source(view, scaler, torch.float32, CPU, relative=coding_of(view, scaler))
+    x, _ = source.take(np.arange(100, 123))
+    assert not x.any()

@@ -173,3 +173,41 @@ def test_overlapping_patches_share_the_storage_of_the_series():
     source = WindowSource(series, view)
     assert source.windows.shape == (5_000 - 143, 17, 16 * 14)
     assert source.windows.untyped_storage().data_ptr() == series.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("window", [1, 2, 9, 40])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("segmented", [False, True])
+@pytest.mark.parametrize("n_rows", [30, 60, 203])
+def test_ranges_of_windows_hold_their_readings(window, dilation, segmented, n_rows, seed):
+    """Wide by the readings of a few rows around at most; NaN where a reading is missing."""
+    rng = np.random.default_rng(seed)
+    series = make_series(n_rows, 2, seed)
+    series[rng.integers(0, n_rows, 3), 1] = np.nan
+    labels = np.arange(n_rows) // 29 if segmented else None
+    view = SequenceView(series, rng.permutation(n_rows), window, dilation=dilation, segments=labels)
+    source = WindowSource(torch.from_numpy(series), view)
+    low, high = (extreme.numpy() for extreme in source.ranges(2))
+    windows, _ = windows_of(series, view.ends, window, dilation, labels)
+    missing = np.isnan(windows).any(axis=1)
+    assert np.isnan(low[missing]).all() and np.isnan(high[missing]).all()
+    near, span = np.nan_to_num(series), (window - 1) * dilation
+    for k in range(n_rows):
+        around = slice(max(0, view.ends[k] - 2 * span), view.ends[k] + span + 1)
+        for column in np.flatnonzero(~np.isnan(low[k])):
+            assert low[k, column] <= windows[k, :, column].min()
+            assert high[k, column] >= windows[k, :, column].max()
+            assert near[around, column].min() <= low[k, column]
+            assert near[around, column].max() >= high[k, column]
+    if not view.partial.all() and window > 1 and n_rows > 200:
+        assert not np.isnan(low).all(), "some windows are known to miss nothing"
+
+
+def test_ranges_of_sequences_are_those_of_each(seed):
+    X = torch.from_numpy(np.random.default_rng(seed).standard_normal((5, 4, 6)))
+    X[1, 2, 3] = np.nan
+    low, high = DenseSource(X).ranges(2)
+    readings = X.numpy().reshape(5, 12, 2)
+    np.testing.assert_array_equal(low, readings.min(axis=1))
+    np.testing.assert_array_equal(high, readings.max(axis=1))
+    assert low[1, 1].isnan() and not low[1, 0].isnan()
