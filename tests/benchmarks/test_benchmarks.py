@@ -123,6 +123,14 @@ TINY = {
         "n_seeds": 1,
         "max_iter": 1,
     },
+    "bench_intervals": {
+        "n_hours": 400,
+        "window": 6,
+        "month": 30,
+        "history": 24,
+        "horizons": (1, 4),
+        "max_iter": 1,
+    },
     "bench_init": {
         "betas": (1.0,),
         "layers": (1, 2),
