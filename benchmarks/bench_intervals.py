@@ -62,15 +62,15 @@ SIZES = {"full": Size(), "quick": Size(n_hours=8_000, max_iter=1)}
 class Remembered(RegressorMixin, BaseEstimator):
     """Predictions that were made before, found by their row number, the only column of X.
 
-    Values (n,) are numbers; values (n, q) quantiles at LEVELS. ``level`` predicts one of these.
+    Values (n,) are numbers; values (n, 2) the quantiles that an interval of this coverage ends in.
     """
 
-    def __init__(self, values, level=None):
+    def __init__(self, values, coverage=None):
         self.values = values
-        self.level = level
+        self.coverage = coverage
         self.n_features_in_ = 1  # by which MAPIE sees that it is fitted
-        if values.ndim == 2 and level is None:
-            self.quantiles_ = LEVELS
+        if values.ndim == 2:
+            self.quantiles_ = level_of(coverage, -1), level_of(coverage, 1)
             self.predict_quantiles = self._found
 
     def fit(self, X, y):
@@ -84,9 +84,14 @@ class Remembered(RegressorMixin, BaseEstimator):
 
     def predict(self, X):
         found = self._found(X)
-        if found.ndim == 1:
-            return found
-        return found[:, LEVELS.index(self.level)] if self.level else np.median(found, axis=1)
+        return found if found.ndim == 1 else found.mean(axis=1)
+
+
+def remembered(values, coverage):
+    """Numbers as they are; of quantiles (n, q) at LEVELS the two ends of an interval."""
+    if values.ndim == 1:
+        return Remembered(values)
+    return Remembered(values[:, [LEVELS.index(level_of(coverage, s)) for s in (-1, 1)]], coverage)
 
 
 def rows_of(rows):
@@ -98,14 +103,17 @@ def rows_of(rows):
 
 def alone(values, test):
     """The ends that the quantiles have by themselves."""
-    at = {c: [LEVELS.index(level_of(c, sign)) for sign in (-1, 1)] for c in ALL}
-    return {c: values[test][:, places] for c, places in at.items()}
+    return {c: remembered(values, c).values[test] for c in ALL}
 
 
 def calibrated(values, y, calibration, test):
     """Split-conformal around numbers, conformalised quantiles around quantiles."""
-    found = ConformalIntervals(Remembered(values)).calibrate(rows_of(calibration), y[calibration])
-    return {c: found.predict_interval(rows_of(test), c) for c in ALL}
+    ends = {}
+    for c in ALL:
+        found = ConformalIntervals(remembered(values, c))
+        found.calibrate(rows_of(calibration), y[calibration])
+        ends[c] = found.predict_interval(rows_of(test), c)
+    return ends
 
 
 def turns(test, gap, every):
@@ -126,7 +134,7 @@ def updated(values, y, calibration, test, gap, day, rate=None):
     ends = {}
     for c in ALL:
         gamma = rate_of(c, gap) if rate is None else rate
-        found = ConformalIntervals(Remembered(values), gap=gap, adaptation_rate=gamma)
+        found = ConformalIntervals(remembered(values, c), gap=gap, adaptation_rate=gamma)
         found.calibrate(rows_of(calibration), y[calibration])
         ends[c] = np.empty((len(test), 2))
         for known, block in turns(test, gap, 1 if c in COVERAGES else day):
@@ -147,8 +155,8 @@ def with_mapie(point, quantiles, y, calibration, test, gap, day):
     ends = split.conformalize(*told).predict_interval(asked)[1]
     of_quantiles = {}
     for c in ALL:
-        three = [Remembered(quantiles, level_of(c, sign)) for sign in (-1, 1)]
-        three.append(Remembered(np.median(quantiles, axis=1)))
+        low, high = remembered(quantiles, c).values.T
+        three = [Remembered(column) for column in (low, high, low / 2 + high / 2)]
         cqr = ConformalizedQuantileRegressor(three, confidence_level=c, prefit=True)
         cqr.conformalize(*told)
         # By default it corrects each end by itself, which is another method.

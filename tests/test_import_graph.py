@@ -57,6 +57,7 @@ ROOMS = {
         "_estimators",
         "_validation",
         "diagnostics",
+        "forecasting",
         "plotting",
     },
     "__init__": {
@@ -151,7 +152,8 @@ INSIDE = {
     "forecasting": {
         "calendar": set(),
         "errors": set(),
-        "intervals": {"errors"},
+        "predictions": set(),
+        "intervals": {"errors", "predictions"},
         "supervised": set(),
         "naive": {"supervised"},
         "backtest": {"errors", "naive", "supervised"},
@@ -215,6 +217,7 @@ INSIDE = {
             "encoder_parameters",
             "parameters",
             "preparation",
+            "regressor",
         },
     },
     "plotting": {
