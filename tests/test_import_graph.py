@@ -152,8 +152,9 @@ INSIDE = {
     "forecasting": {
         "calendar": set(),
         "errors": set(),
+        "order": set(),
         "predictions": set(),
-        "intervals": {"errors", "predictions"},
+        "intervals": {"errors", "order", "predictions"},
         "supervised": set(),
         "naive": {"supervised"},
         "backtest": {"errors", "naive", "supervised"},

@@ -182,7 +182,9 @@ def check_data(
     rows, valid_rows = split_rows(X, y, weight, fraction, seed, kind.stratified)
     if fitted is None:
         scaler, relative = _learn_numbers(inputs, X, rows, weight, kind)
-        y = y if relative is None else relative.encode(y, X)
+        if relative is not None:
+            relative.check_targets(y, X, inputs.names)
+            y = relative.encode(y, X)
         targets = kind.learn(y, rows, weight, estimator.loss, estimator._levels())
         fitted = Preprocessing(inputs, scaler, targets, relative)
     else:

@@ -16,6 +16,7 @@ from .._compat import _num_samples, _safe_indexing
 from .._data.quantiles import at_level
 from .._validation import check_integer
 from .errors import as_columns
+from .order import warn_of_order
 from .predictions import levels_of, predictions
 
 
@@ -50,8 +51,9 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     probability of at least ``coverage``, and of at most ``coverage + 1 / (m + 1)`` where no two
     scores are equal, averaged over calibration sets, whatever the regressor is. A series is
     exchangeable at best nearly: calibrate on the rows just before those that are forecast, in time
-    order, and :meth:`update` while time goes on. Shuffled rows cannot be told from ordered ones:
-    residuals of neighbours of the training rows are too small, and so are the intervals then.
+    order, and :meth:`update` while time goes on. Residuals of neighbours of the training rows are
+    too small, and so are the intervals of shuffled rows: a warning says so where time stamps, or
+    the ends of a SequenceView, show it.
 
     Parameters
     ----------
@@ -91,6 +93,11 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     -----
     Of a regressor with ``window=``, pass a SequenceView, whose calibration rows have their true
     history: of a plain table each call knows the rows in it only.
+
+    A target is transformed inside: ``ConformalIntervals(TransformedTargetRegressor(...))`` has
+    intervals in the units of y, around numbers, since a TransformedTargetRegressor hides quantiles.
+    One around ConformalIntervals has no ``predict_interval``, and that of its ``regressor_`` is in
+    the transformed units.
 
     References
     ----------
@@ -154,6 +161,7 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 "ConformalIntervals requires y to be passed, but the target y is None."
             )
         X, y = indexable(X, y)
+        warn_of_order(X, y)
         n = _num_samples(X)
         first = n - math.ceil(fraction * n)
         if first - gap < 1:
@@ -190,6 +198,7 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if not own:
             _check_regressor(self.estimator)
             check_is_fitted(self.estimator)
+        warn_of_order(X, y)
         return self._calibrate(self.estimator_ if own else self.estimator, X, y, own)
 
     def _calibrate(self, model, X, y, own):
@@ -282,6 +291,7 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._check_rate()
+        warn_of_order(X, y)
         predicted, _ = predictions(self.estimator_, X, self._levels)
         truth = _truth(y, predicted)
         if truth.shape[1] != self._truth.shape[1]:
