@@ -426,7 +426,7 @@ def _cell(value) -> str:
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return "-" if value is None else str(value)
+    return "-" if value is None else str(value).replace("|", "\\|")
 
 
 def render(text: str, results: Path) -> str:

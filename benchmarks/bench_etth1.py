@@ -44,15 +44,14 @@ class Size:
 SIZES = {"full": Size(), "quick": Size(n_seeds=1, max_iter=1)}
 
 
-def parts(size, form):
-    """Windows, targets, and the rows of the training, validation and test part."""
+def parts(size, ahead, form):
+    """Windows, targets some hours ahead, and the rows of the training, validation and test part."""
     train, end = 12 * size.month, 20 * size.month
     frame = load_etth1(data_folder())[["OT"]].iloc[:end]
     frame = (frame - frame.iloc[:train].mean()) / frame.iloc[:train].std(ddof=0)
-    ahead = range(1, size.horizon + 1)
     X, y = make_supervised(frame, "OT", ahead, window=size.history, **form)
     # A window belongs to the part that holds all of its targets.
-    first, last = X.ends + 1, X.ends + size.horizon
+    first, last = X.ends + 1, X.ends + max(ahead)
     cut = [(size.history, train), (train, 16 * size.month), (16 * size.month, end)]
     rows = [np.flatnonzero((first >= low) & (last < high)) for low, high in cut]
     return X, y.to_numpy(), rows
@@ -75,7 +74,8 @@ def oil_temperature(size):
         named = {"validation MSE": valid, "MSE": mse, "sd over seeds": spread, "MAE": mae}
         rows.append({"forecast": name} | named | {"fit, s": took})
 
-    X, y, (train, *later) = parts(size, {})
+    ahead = range(1, size.horizon + 1)
+    X, y, (train, *later) = parts(size, ahead, {})
     last = np.asarray(X.series)[X.ends]
     add("persistence", [[errors(last[part], y[part]) for part in later]], 0.0)
     flat = {k: np.asarray(X[part]).reshape(len(part), -1) for k, part in enumerate([train, *later])}
@@ -84,7 +84,7 @@ def oil_temperature(size):
     found = [errors(ridge.predict(flat[k + 1]), y[part]) for k, part in enumerate(later)]
     add("ridge", [found], took)
     for name, form in FORMS.items():
-        X, y, (train, *later) = parts(size, form)
+        X, y, (train, *later) = parts(size, ahead, form)
         of_seeds, took = [], []
         for seed in range(size.n_seeds):
             model = ResidualTransformerRegressor(

@@ -52,15 +52,12 @@ def ours(seed, **settings):
     )
 
 
-def book(size):
-    """Jena 2009-2016 hourly, the book protocol: five days of history, 24 hours ahead.
+def parts(size):
+    """Windows of Jena's weather, targets, temperature now, and the rows of the three parts.
 
-    The first half of the record trains, the next quarter validates, the last quarter tests; windows
-    and targets lie inside their part. The best recurrent network published has 2.39, with 14
-    variables.
+    The book protocol: five days of history, 24 hours ahead. The first half of the record trains,
+    the next quarter validates, the last quarter tests; windows and targets lie inside their part.
     """
-    if data_folder() is None:
-        return LEFT_OUT
     frame = fetch_jena_climate(data_folder(), frequency="1h").iloc[: size.n_hours]
     calendar = CalendarFeatures(weekday=False)
     # The protocol takes the last rows even where hours are missing between them: max_gap=None.
@@ -71,11 +68,19 @@ def book(size):
     X, y = X[full], y[full]
     y, n, ends = y.to_numpy(), len(frame), X.ends
     now = frame[TARGET].to_numpy()[ends]
+    cut = [(0, n // 2), (n // 2, 3 * n // 4), (3 * n // 4, n)]
+    rows = [
+        np.flatnonzero((ends >= start + size.window - 1) & (ends < stop - HORIZON))
+        for start, stop in cut
+    ]
+    return X, y, now, rows
 
-    def inside(start, stop):
-        return np.flatnonzero((ends >= start + size.window - 1) & (ends < stop - HORIZON))
 
-    train, val, test = inside(0, n // 2), inside(n // 2, 3 * n // 4), inside(3 * n // 4, n)
+def book(size):
+    """Jena 2009-2016 hourly; the best recurrent network published has 2.39, with 14 variables."""
+    if data_folder() is None:
+        return LEFT_OUT
+    X, y, now, (train, val, test) = parts(size)
     rows = _yardsticks(X, y, now, train, val, test)
     targets = []
     for name, base in (("ours", 0.0), ("ours, of the change", now)):

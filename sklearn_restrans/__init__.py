@@ -28,6 +28,7 @@ from .model_selection import (
     StackedGridSearchCV,
     make_conditioning_scorer,
     make_convergence_scorer,
+    make_crps_scorer,
     residual_beta_path,
 )
 from .plotting import (
@@ -78,6 +79,7 @@ __all__ = [
     "linearized_prediction",
     "make_conditioning_scorer",
     "make_convergence_scorer",
+    "make_crps_scorer",
     "measure_conditioning",
     "module_conditioning",
     "residual_beta_path",

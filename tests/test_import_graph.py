@@ -164,7 +164,9 @@ INSIDE = {
     "forecasting": {
         "calendar": set(),
         "errors": set(),
-        "intervals": {"errors"},
+        "order": set(),
+        "predictions": set(),
+        "intervals": {"errors", "order", "predictions"},
         "supervised": set(),
         "future": {"supervised"},
         "naive": {"supervised"},
@@ -238,6 +240,7 @@ INSIDE = {
             "encoder_parameters",
             "parameters",
             "preparation",
+            "regressor",
         },
     },
     "plotting": {

@@ -147,6 +147,7 @@ def learn_preprocessing(inputs, kind, given, loss, levels=None):
         relative = learn_relative(X, rows, weight, scaler, form, names, classes=classes)
         # The level of these columns may drift as far as it will: only what is left of them is cut.
         scaler = scaler.unbounded(form.columns)
+        relative.check_targets(samples.y, X, names)
         samples = samples._replace(y=relative.encode(samples.y, X))
     targets = kind.learn(samples.y, rows, samples.weight, loss, levels)
     return Preprocessing(inputs, scaler, targets, relative, channels), samples

@@ -16,6 +16,10 @@ from .windows import SequenceView
 _FLOOR = 0.1
 # Windows, evenly chosen, that say how far readings lie from the last one of their window.
 _JUDGED_WINDOWS = 4_096
+# Mean square of targets relative to the last value of their column, in variances of the targets,
+# beyond which they look like other units. Two values of one column are 2 apart where they are
+# independent, and 4 at most where their mean and variance stay.
+_FAR = 16
 # Part of the training windows below the floor from which users are told.
 _CONSTANT_SHARE = 0.1
 
@@ -77,6 +81,35 @@ class RelativeWindows:
             )
         location, deviation = self._of_targets(X)
         return ((y.reshape(len(y), -1) - location) / deviation).reshape(y.shape)
+
+    def check_targets(self, y, X, names):
+        """Refuse training targets in other units than the columns they are later values of.
+
+        They are if they lie far from their windows, and are seldom values of the column: a series
+        that has drifted far is far from them too, but these are its values.
+        """
+        if self.targets is None or y[:1].size != len(self.targets):
+            return
+        step = -(-len(y) // _JUDGED_WINDOWS)
+        judged, values = X[::step], y[::step].reshape(-1, len(self.targets))
+        location, _ = self._of_targets(judged)
+        for k, place in enumerate(self.targets):
+            own, variance = values[:, k].astype(np.float64), np.var(values[:, k])
+            far = np.mean((own - location[:, k]) ** 2) > _FAR * variance > 0
+            if place is None or not far:
+                continue
+            column = self.form.columns[place]
+            readings = np.asarray(judged.series)[:, column].astype(np.float32)
+            if np.isin(own.astype(np.float32), readings).mean() < 0.5:
+                name = column if names is None else repr(names[column])
+                raise ValueError(
+                    f"y is not in the units of column {name} of the SequenceView, whose later "
+                    f"values target_columns says it has: its mean is {own.mean():.4g}, that of "
+                    f"the column {self.mean[place]:.4g}. A transformed y, as that of a "
+                    "TransformedTargetRegressor, cannot be taken relative to the windows: leave y "
+                    "as it is (fit standardises it), or transform the series before it is cut into "
+                    "windows, or pass relative=None."
+                )
 
     def decode(self, y, X):
         """Predictions in the units of y, of relative ones (n,), (n, c) or quantiles of either."""

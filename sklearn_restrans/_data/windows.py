@@ -54,7 +54,9 @@ class SequenceView:
         For every column of ``y`` the column of ``series`` it is a later value of, in the same
         units: a regressor takes off its targets what it takes off that column, and adds it to its
         predictions again, so that ``y`` and predictions keep their units. None, for one target or
-        for all, leaves them as they are.
+        for all, leaves them as they are. A ``y`` that is transformed alone, as by a
+        TransformedTargetRegressor, has other units than its column; where it shows, ``fit``
+        refuses it.
     channel_independent : bool, default=False
         Whether each column that ``target_columns`` names, or each column where it is None, is a
         sample of its own: a regressor then reads every window once for each of them, with that

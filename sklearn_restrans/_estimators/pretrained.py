@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.utils.metaestimators import available_if
 
 from .._compat import _fit_context, fit_task, metadata_of
-from .._data.targets import RegressionTargets
 from .._model.architecture import Architecture
 from .._pretrained.checkpoint import read_checkpoint, read_weights
 from .._pretrained.texts import learn_texts
@@ -25,6 +24,7 @@ from .encoder_parameters import (
 )
 from .parameters import OF_CLASSIFIERS
 from .preparation import EpochRule, known_epochs
+from .regressor import Regressing, predicts_quantiles
 
 __all__ = ["PretrainedTextClassifier", "PretrainedTextRegressor"]
 
@@ -209,7 +209,7 @@ class PretrainedTextClassifier(Classifying, PretrainedBase):
 
 
 @declared
-class PretrainedTextRegressor(RegressorMixin, PretrainedBase):
+class PretrainedTextRegressor(Regressing, PretrainedBase):
     """Regression on texts with a pretrained encoder, cut to L layers: Z = Attn(X) + beta X.
 
     As :class:`PretrainedTextClassifier`, for numbers: targets are standardised inside ``fit``.
@@ -236,4 +236,19 @@ class PretrainedTextRegressor(RegressorMixin, PretrainedBase):
     FileNotFoundError: model='folder/of/a/checkpoint': there is no such folder.
     """
 
-    _target_kind = RegressionTargets
+    @available_if(predicts_quantiles)
+    def predict_quantiles(self, X):
+        """Predict the quantiles of the targets; of a model with ``loss="quantile"``.
+
+        Parameters
+        ----------
+        X : list, Series, array or one-column frame of str of shape (n_samples,)
+            Texts.
+
+        Returns
+        -------
+        q : ndarray of shape (n_samples, n_quantiles) or (n_samples, n_outputs, n_quantiles)
+            In the order of ``quantiles_``, and never falling along it.
+        """
+        outputs = self._outputs(X)
+        return self._preprocessing.targets.decode_quantiles(outputs)

@@ -13,7 +13,7 @@ from .._data.targets import RegressionTargets
 from .base import GivenBeta, ResidualTransformerBase
 from .declaration import declared, parameter
 
-__all__ = ["ResidualRegressor", "ResidualTransformerRegressor"]
+__all__ = ["Regressing", "ResidualRegressor", "ResidualTransformerRegressor"]
 
 
 _LOSSES = ("squared_error", "absolute_error", "huber", "quantile")
@@ -32,8 +32,8 @@ def predicts_quantiles(estimator):
 
 
 @declared
-class ResidualRegressor(RegressorMixin, ResidualTransformerBase):
-    """Body of the regressors: their losses, targets, predictions and score."""
+class Regressing(RegressorMixin):
+    """What every regressor has: its losses, and the levels of its quantiles."""
 
     loss: str = parameter(
         "squared_error",
@@ -51,7 +51,6 @@ class ResidualRegressor(RegressorMixin, ResidualTransformerBase):
     )
 
     _target_kind = RegressionTargets
-    _readout_of_sequences = "last"
 
     def _levels(self):
         if self.loss == "quantile":
@@ -62,6 +61,20 @@ class ResidualRegressor(RegressorMixin, ResidualTransformerBase):
                 f"{self.loss!r}: set loss='quantile', or leave quantiles at None."
             )
         return None
+
+    @property
+    def quantiles_(self):
+        """Levels of ``predict_quantiles``, of a fitted model with ``loss="quantile"``."""
+        predicts_quantiles(self)
+        check_is_fitted(self)
+        return self._preprocessing.targets.levels
+
+
+@declared
+class ResidualRegressor(Regressing, ResidualTransformerBase):
+    """Body of the regressors of numbers and token ids: their predictions and score."""
+
+    _readout_of_sequences = "last"
 
     def predict(self, X, *, segments=None):
         """Predict targets.
@@ -102,13 +115,6 @@ class ResidualRegressor(RegressorMixin, ResidualTransformerBase):
         """
         outputs = self._outputs(X, segments)
         return self._preprocessing.quantiles(outputs, X)
-
-    @property
-    def quantiles_(self):
-        """Levels of ``predict_quantiles``, of a fitted model with ``loss="quantile"``."""
-        predicts_quantiles(self)
-        check_is_fitted(self)
-        return self._preprocessing.targets.levels
 
     def score(self, X, y, sample_weight=None, *, segments=None):
         """R^2 of the predictions.

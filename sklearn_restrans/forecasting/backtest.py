@@ -1,5 +1,6 @@
 """Rolling-origin evaluation of forecasts."""
 
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -56,6 +57,11 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
         has holes, does not lie after its training rows, or is closer to them than the horizon; or
         if the scores of the baseline are those of other folds.
 
+    Warns
+    -----
+    UserWarning
+        If a test fold is shorter than the largest horizon.
+
     References
     ----------
     L. J. Tashman, "Out-of-sample tests of forecasting accuracy: an analysis and review",
@@ -95,9 +101,10 @@ def backtest(estimator, X, y, cv, *, horizon=None, baseline=None, period=1):
         raise ValueError("y has missing or infinite values: leave these rows out of X and y.")
     labels = _labels(X, y, len(truth))
     clock = _clock(labels)
-    folds = []
+    folds, reach, told = [], max(horizons or [1]), False
     for fold, (train, test) in enumerate(check_splits(cv, X, y)):
-        _check_fold(fold, train, test, max(horizons or [1]), clock)
+        _check_fold(fold, train, test, reach, clock)
+        told = told or _warn_of_short(fold, test, reach, clock)
         train, test = slice(train[0], train[-1] + 1), slice(test[0], test[-1] + 1)
         error = _forecast(estimator, X, y, train, test) - truth[test]
         mae, scale = np.abs(error).mean(axis=0), naive_error(truth[train], period)
@@ -196,6 +203,22 @@ def _check_fold(fold, train, test, reach, clock):
             f"cv: test fold {fold} {fault}. Use ordered folds that leave out horizon - 1 rows, "
             f"e.g. TimeSeriesSplit(n_splits, gap={reach - 1})."
         )
+
+
+def _warn_of_short(fold, test, reach, clock):
+    """Warn of a test fold that is shorter than the horizon; whether it is."""
+    n_steps = int(clock[test[-1]] - clock[test[0]] + 1)
+    if n_steps >= reach:
+        return False
+    warnings.warn(
+        f"test fold {fold} spans {n_steps} time step(s), fewer than the horizon of {reach}: all of "
+        "its forecasts share steps of the same stretch, so that its error is hardly more than that "
+        "of one forecast; use longer test folds, such as TimeSeriesSplit(n_splits, "
+        f"test_size={reach}, gap={reach - 1}), fewer of them, or a shorter horizon.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return True
 
 
 def _forecast(estimator, X, y, train, test):

@@ -13,9 +13,11 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from .._compat import _num_samples, _safe_indexing
-from .._data.quantiles import at_level, check_levels
+from .._data.quantiles import at_level
 from .._validation import check_integer
 from .errors import as_columns
+from .order import warn_of_order
+from .predictions import levels_of, predictions
 
 
 class _Followed(NamedTuple):
@@ -49,8 +51,9 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     probability of at least ``coverage``, and of at most ``coverage + 1 / (m + 1)`` where no two
     scores are equal, averaged over calibration sets, whatever the regressor is. A series is
     exchangeable at best nearly: calibrate on the rows just before those that are forecast, in time
-    order, and :meth:`update` while time goes on. Shuffled rows cannot be told from ordered ones:
-    residuals of neighbours of the training rows are too small, and so are the intervals then.
+    order, and :meth:`update` while time goes on. Residuals of neighbours of the training rows are
+    too small, and so are the intervals of shuffled rows: a warning says so where time stamps, or
+    the ends of a SequenceView, show it.
 
     Parameters
     ----------
@@ -90,6 +93,11 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     -----
     Of a regressor with ``window=``, pass a SequenceView, whose calibration rows have their true
     history: of a plain table each call knows the rows in it only.
+
+    A target is transformed inside: ``ConformalIntervals(TransformedTargetRegressor(...))`` has
+    intervals in the units of y, around numbers, since a TransformedTargetRegressor hides quantiles.
+    One around ConformalIntervals has no ``predict_interval``, and that of its ``regressor_`` is in
+    the transformed units.
 
     References
     ----------
@@ -153,6 +161,7 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 "ConformalIntervals requires y to be passed, but the target y is None."
             )
         X, y = indexable(X, y)
+        warn_of_order(X, y)
         n = _num_samples(X)
         first = n - math.ceil(fraction * n)
         if first - gap < 1:
@@ -189,12 +198,13 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if not own:
             _check_regressor(self.estimator)
             check_is_fitted(self.estimator)
+        warn_of_order(X, y)
         return self._calibrate(self.estimator_ if own else self.estimator, X, y, own)
 
     def _calibrate(self, model, X, y, own):
         gap = check_integer("gap", self.gap, least=0)
-        levels = _levels_of(model)
-        predicted, _ = _predict(model, X, levels)
+        levels = levels_of(model)
+        predicted, _ = predictions(model, X, levels)
         truth = _truth(y, predicted)
         for name in ("n_features_in_", "feature_names_in_"):
             vars(self).pop(name, None)
@@ -245,7 +255,7 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         margin = self._margins(_check_coverage(coverage))
-        predicted, columns = _predict(self.estimator_, X, self._levels)
+        predicted, columns = predictions(self.estimator_, X, self._levels)
         low, high = _band(predicted, self._levels, coverage)
         ends = np.stack([low - margin, high + margin], axis=-1)
         # Quantiles that lie too far apart are moved together, at most until they meet.
@@ -281,7 +291,8 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._check_rate()
-        predicted, _ = _predict(self.estimator_, X, self._levels)
+        warn_of_order(X, y)
+        predicted, _ = predictions(self.estimator_, X, self._levels)
         truth = _truth(y, predicted)
         if truth.shape[1] != self._truth.shape[1]:
             raise ValueError(
@@ -305,28 +316,32 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         # series than at its beginning. What is stored is never written into.
         key = coverage, self.adaptation_rate
         seen, followed = self._followed.get(key, (0, None))
-        if followed is None or seen < self.n_updates_:
-            low, high = _band(self._predicted[seen:], self._levels, coverage)
-            truth = self._truth[seen:]
-            scores = np.maximum(low - truth, truth - high).T.tolist()
-            if followed is None:
-                followed = [self._begin(column[:m], coverage) for column in scores]
+        if followed is None:
+            columns = self._scores(slice(m), coverage)
+            followed = [self._begin(column, coverage) for column in columns]
+        if seen < self.n_updates_:
+            oldest = self._scores(slice(seen, self.n_updates_), coverage)
+            newest = self._scores(slice(m + seen, None), coverage)
             followed = [
-                self._follow(one, column, coverage)
-                for one, column in zip(followed, scores, strict=True)
+                self._follow(*one, coverage) for one in zip(followed, oldest, newest, strict=True)
             ]
-            self._followed[key] = self.n_updates_, followed
+        self._followed[key] = self.n_updates_, followed
         return np.array([one.issued[-1] for one in followed])
+
+    def _scores(self, rows, coverage):
+        """Scores of the rows told, those of the calibration first, in a list for each target."""
+        low, high = _band(self._predicted[rows], self._levels, coverage)
+        return np.maximum(low - self._truth[rows], self._truth[rows] - high).T.tolist()
 
     def _begin(self, scores, coverage):
         """The state of one target before any update."""
         known = sorted(scores)
         return _Followed(1.0 - coverage, known, [_at_rank(known, coverage)] * (self._gap + 1))
 
-    def _follow(self, state, scores, coverage):
-        """The state after all rows of ``scores`` but the first m, those that were known before."""
+    def _follow(self, state, oldest_scores, scores, coverage):
+        """The state after new scores, each of which takes the place of an oldest one."""
         alpha, known, issued = state.alpha, state.known.copy(), list(state.issued)
-        for oldest, score in zip(scores, scores[len(known) :], strict=False):
+        for oldest, score in zip(oldest_scores, scores, strict=True):
             missed = score > issued.pop(0)
             alpha += self.adaptation_rate * (1.0 - coverage - missed)
             del known[bisect_left(known, oldest)]
@@ -367,35 +382,6 @@ def _band(predicted, levels, coverage):
     """Lower and upper prediction (n, c) before calibration; one number is both."""
     ends = (1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0
     return [at_level(predicted, levels, level) for level in ends]
-
-
-def _levels_of(model):
-    """Levels of the quantiles that a model, or the last step of one, predicts; else the median."""
-    last = _steps_of(model)[-1]
-    if hasattr(last, "predict_quantiles") and hasattr(last, "quantiles_"):
-        return check_levels(last.quantiles_, "quantiles_")
-    return (0.5,)
-
-
-def _steps_of(model):
-    """A fitted model without searches around it: transformers of a Pipeline, and what predicts."""
-    if hasattr(model, "best_estimator_"):
-        return _steps_of(model.best_estimator_)
-    if hasattr(model, "steps"):
-        return [*[step for _, step in model.steps[:-1]], *_steps_of(model.steps[-1][1])]
-    return [model]
-
-
-def _predict(model, X, levels):
-    """Predictions (n, c, q), and whether y has columns."""
-    if len(levels) == 1:
-        found = np.asarray(model.predict(X), dtype=float)[..., None]
-    else:
-        *transformers, last = _steps_of(model)
-        for step in transformers:
-            X = X if step in (None, "passthrough") else step.transform(X)
-        found = last.predict_quantiles(X)
-    return found.reshape(len(found), -1, len(levels)), found.ndim == 3
 
 
 def _truth(y, predicted):

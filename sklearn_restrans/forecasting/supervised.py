@@ -70,7 +70,8 @@ def make_supervised(
     relative : {"last", "standard"}, default=None
         The estimators read every window relative to its own last value, or to its own mean and
         standard deviation, as in SequenceView, and its targets too where their column is read so.
-        `y` and predictions keep their units.
+        `y` and predictions keep their units, which are those of the column: transform `frame`
+        rather than `y` (no TransformedTargetRegressor).
     relative_columns : label or list of labels, default=None
         Columns of X that are read so. None is all columns of `frame`, and not the `known` ones,
         whose values ahead would lose what they say.

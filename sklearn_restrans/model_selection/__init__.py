@@ -5,7 +5,7 @@ from .beta_path import residual_beta_path
 from .beta_search import ResidualTransformerClassifierCV, ResidualTransformerRegressorCV
 from .grid_search import StackedGridSearchCV
 from .path_results import BetaPath
-from .scorers import make_conditioning_scorer, make_convergence_scorer
+from .scorers import make_conditioning_scorer, make_convergence_scorer, make_crps_scorer
 
 __all__ = [
     "AutoForecaster",
@@ -15,5 +15,6 @@ __all__ = [
     "StackedGridSearchCV",
     "make_conditioning_scorer",
     "make_convergence_scorer",
+    "make_crps_scorer",
     "residual_beta_path",
 ]

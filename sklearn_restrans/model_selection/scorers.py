@@ -1,4 +1,4 @@
-"""Scorers that carry conditioning and convergence through a search."""
+"""Scorers that carry conditioning, convergence and quantiles through a search."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 from ..diagnostics.conditioning import check_quantity as check_conditioning_quantity
 from ..diagnostics.convergence import check_quantity as check_convergence_quantity
 from ..diagnostics.records import fitted_records
+from ..forecasting import crps_of_quantiles
+from ..forecasting.predictions import levels_of, predictions
 
-__all__ = ["make_conditioning_scorer", "make_convergence_scorer"]
+__all__ = ["make_conditioning_scorer", "make_convergence_scorer", "make_crps_scorer"]
 
 _NEGATED = "neg_"
 
@@ -131,3 +133,50 @@ def make_convergence_scorer(quantity, *, loss=None):
             f"loss must be a finite number, the training loss to reach, got {loss!r:.80}."
         )
     return _RecordScorer("convergence_", quantity, {"loss": loss})
+
+
+class _CrpsScorer:
+    """``scorer(estimator, X, y) -> float`` of the quantiles that an estimator predicts."""
+
+    def __call__(self, estimator, X, y):
+        levels = levels_of(estimator)
+        if len(levels) == 1:
+            raise ValueError(
+                "make_crps_scorer needs two quantiles or more, as a model with loss='quantile' "
+                f"predicts them, by itself or at the end of a Pipeline or search; got "
+                f"{estimator!r:.80}, which predicts one number: set loss='quantile', or score it "
+                "by 'neg_mean_absolute_error', which is the CRPS of one number."
+            )
+        found, columns = predictions(estimator, X, levels)
+        return -crps_of_quantiles(y, found if columns else found[:, 0], levels)
+
+    def __repr__(self):
+        return "make_crps_scorer()"
+
+
+def make_crps_scorer():
+    """Scorer of predicted quantiles: minus their continuous ranked probability score.
+
+    It is the negative of :func:`~sklearn_restrans.forecasting.crps_of_quantiles` of what
+    ``predict_quantiles`` returns, that is of twice the pinball loss, averaged over levels, rows and
+    outputs: the higher, the better. Scores of other levels are not comparable, so do not search
+    over ``quantiles`` with it.
+
+    Returns
+    -------
+    scorer : callable
+        ``scorer(estimator, X, y) -> float``, picklable, in the units of y; reaches through Pipeline
+        and search objects, and takes ensembles, whose quantiles are the means of their members'. It
+        raises a ValueError if the estimator does not predict two quantiles or more.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn_restrans import ResidualTransformerRegressor, make_crps_scorer
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = ResidualTransformerRegressor(loss="quantile", max_iter=5, random_state=0)
+    >>> score = make_crps_scorer()(model.fit(X, y), X, y)
+    >>> -70 < score < -20
+    True
+    """
+    return _CrpsScorer()

@@ -127,6 +127,14 @@ TINY = {
         "n_seeds": 1,
         "max_iter": 1,
     },
+    "bench_intervals": {
+        "n_hours": 400,
+        "window": 6,
+        "month": 30,
+        "history": 24,
+        "horizons": (1, 4),
+        "max_iter": 1,
+    },
     "bench_init": {
         "betas": (1.0,),
         "layers": (1, 2),
@@ -264,6 +272,11 @@ def test_the_tables_of_the_readme_are_those_of_the_recorded_runs(common):
             assert f"<!-- {name}_{threads} -->" in text
     for file in common.RESULTS.glob("*.json"):
         assert not json.loads(file.read_text())["quick"]
+
+
+def test_a_bar_in_a_cell_does_not_end_it(common):
+    rows = [{"claim": "largest |a - b|", "measured": 0.5, "met": None}]
+    assert common.table(rows).splitlines()[2] == r"| largest \|a - b\| | 0.5 | - |"
 
 
 def test_the_median_is_taken_over_runs_that_take_turns(common):

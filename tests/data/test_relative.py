@@ -234,3 +234,68 @@ def test_a_window_at_rest_is_exactly_zero_at_any_level(kind):
     source = make_source(view, scaler, torch.float32, CPU, relative=coding_of(view, scaler))
     x, _ = source.take(np.arange(100, 123))
     assert not x.any()
+
+
+# ---- targets in other units ----------------------------------------------------------------------
+
+
+def later_values(series, ahead=3, kind="last"):
+    """Windows over a series of one column, their later values, and what fit learns of both."""
+    ends = np.arange(5, len(series) - ahead)
+    view = SequenceView(series, ends, 6, relative=kind, relative_columns=[0], target_columns=[0])
+    return view, series[ends + ahead, 0], coding_of(view, Scaler.fit(series))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda y: (y - y.mean()) / y.std(),
+        lambda y: np.log(y),
+        lambda y: 1.8 * y + 32,
+        lambda y: y + 273.15,
+    ],
+    ids=["standardised", "logarithm", "Fahrenheit", "Kelvin"],
+)
+def test_targets_in_other_units_are_refused(kind, change, seed):
+    series = 40 + 6 * make_series(200, 1, seed)
+    view, y, coding = later_values(series, kind=kind)
+    for found in (y, y.astype(np.float32)):
+        coding.check_targets(found, view, None)
+    with pytest.raises(ValueError, match=r"y is not in the units of column 0 of .* leave y as it"):
+        coding.check_targets(change(y), view, None)
+    with pytest.raises(ValueError, match="column 'T' of the SequenceView"):
+        coding.check_targets(change(y), view, ["T"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_later_values_pass_however_the_series_moves(kind, seed):
+    """Alternating, drifting, jumping, resting; and means of the rows ahead, no values of it."""
+    rng, n = np.random.default_rng(seed), 120
+    moves = {
+        "white": rng.standard_normal(n),
+        "alternates": np.tile([-1.0, 1.0], n // 2),
+        "drifts": np.arange(n) * 1.0,
+        "explodes": np.exp(np.arange(n) / 5.0),
+        "jumps": np.where(np.arange(n) < n - 4, 0.0, 1e6) + rng.standard_normal(n),
+        "rests": np.zeros(n),
+    }
+    for name, values in moves.items():
+        for ahead in (1, 100):
+            view, y, coding = later_values(values[:, None], ahead, kind)
+            coding.check_targets(y, view, None)
+        if name in ("white", "drifts"):
+            view, _, coding = later_values(values[:, None], 3, kind)
+            ahead = np.lib.stride_tricks.sliding_window_view(values, 3).mean(axis=1)
+            coding.check_targets(ahead[view.ends + 1], view, None)
+
+
+def test_targets_without_a_column_are_not_judged():
+    series = 40 + make_series(60, 2, 0)
+    view = SequenceView(series, np.arange(5, 50), 6, relative="last", target_columns=[None, 1])
+    coding = coding_of(view, Scaler.fit(series))
+    y = np.c_[np.zeros(45), series[8:53, 1]]
+    y[::2, 0] = 1.0
+    coding.check_targets(y, view, None)
+    with pytest.raises(ValueError, match="units of column 1"):
+        coding.check_targets(y[:, ::-1], view, None)

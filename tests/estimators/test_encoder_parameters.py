@@ -50,6 +50,7 @@ def test_the_shape_of_the_model_is_no_parameter(estimator):
             "model",
             "max_length",
             "fine_tune",
+            "quantiles",
         }
     )
 

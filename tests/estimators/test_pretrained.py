@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import tinycheckpoints as tiny
 import torch
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
@@ -29,6 +30,7 @@ from sklearn_restrans import (
     TextEmbedder,
     make_conditioning_scorer,
     make_convergence_scorer,
+    make_crps_scorer,
     measure_conditioning,
     residual_beta_path,
 )
@@ -208,6 +210,40 @@ def test_a_regressor_learns_numbers(checkpoints, n_outputs, fine_tune):
     frame = pd.DataFrame(Y) if n_outputs == 2 else pd.Series(Y)
     again, model = (clone(model).set_params(max_iter=1).fit(texts, one) for one in (frame, Y))
     np.testing.assert_array_equal(again.predict(texts), model.predict(texts))
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("fine_tune", ["head", "all"])
+def test_a_regressor_learns_quantiles(checkpoints, n_outputs, fine_tune):
+    """A start of zero has those of a normal target; training lowers their loss, none cross."""
+    texts, y = data(PretrainedTextRegressor, n=32)
+    y = 100 + 5 * y
+    Y = y if n_outputs == 1 else np.stack([y, -3 * y], axis=1)
+    levels = (0.1, 0.3, 0.5, 0.9)
+    settings = {"loss": "quantile", "quantiles": levels, "fine_tune": fine_tune, "dropout": 0.0}
+    model = small(checkpoints("bert"), PretrainedTextRegressor, **settings)
+    start = clone(model).set_params(learning_rate_init=1e-30).fit(texts, Y)
+    expected = Y.mean(0)[..., None] + Y.std(0)[..., None] * norm.ppf(levels)
+    found = start.predict_quantiles(texts)
+    # Outputs and targets are float32.
+    np.testing.assert_allclose(found, np.broadcast_to(expected, (32, *expected.shape)), rtol=1e-5)
+    model.set_params(max_iter=20, learning_rate_init=0.05 if fine_tune == "head" else 5e-3)
+    found = model.fit(texts, Y).predict_quantiles(texts)
+    assert found.shape == (*Y.shape, 4) and (np.diff(found) >= 0).all()
+    assert model.quantiles_ == levels
+    np.testing.assert_array_equal(model.predict(texts), found[..., 2])
+    score = make_crps_scorer()
+    assert score(model, texts, Y) > 0.95 * score(start, texts, Y)  # both are negative
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_quantiles(texts), found)
+
+
+def test_only_regressors_of_quantiles_predict_them(checkpoints):
+    texts, y = data(PretrainedTextRegressor, n=12)
+    model = small(checkpoints("bert"), PretrainedTextRegressor, fine_tune="head").fit(texts, y)
+    assert not hasattr(model, "predict_quantiles") and not hasattr(model, "quantiles_")
+    with pytest.raises(ValueError, match="levels of loss='quantile', got loss='squared_error'"):
+        model.set_params(quantiles=(0.1, 0.9)).fit(texts, y)
 
 
 @pytest.mark.parametrize("labels", [[True, False], [3, 7], ["neg", "pos"], ["a", "b", "c"]])

@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sklearn.preprocessing import StandardScaler
 
 from sklearn_restrans import (
     ResidualTransformerClassifier,
@@ -265,6 +267,20 @@ def test_quantiles_and_intervals_follow_the_level_of_the_window(kind, horizons, 
         rtol=0,
         atol=1e-7,
     )
+
+
+@pytest.mark.parametrize("kind", ["last", "standard"])
+def test_a_transformed_target_of_relative_windows_is_refused(kind, seed):
+    """As predictions get the level of the raw windows added, they would be far off in silence."""
+    X, y = make_supervised(series_of(seed), "walk", 1, window=8, relative=kind)
+    model = ResidualTransformerRegressor(**SMALL)
+    around = TransformedTargetRegressor(model, transformer=StandardScaler())
+    with pytest.raises(
+        ValueError, match=r"y is not in the units of column 'walk' .* leave y as it"
+    ):
+        around.fit(X, y)
+    plain, y = make_supervised(series_of(seed), "walk", 1, window=8)
+    assert around.fit(plain, y).predict(plain).shape == y.shape
 
 
 def test_second_order_solvers_read_relative_patches(seed):

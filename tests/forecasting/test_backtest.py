@@ -1,6 +1,7 @@
 """Backtests match plain numpy, and no test fold sees its future."""
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -413,3 +414,19 @@ def test_scores_of_a_baseline_stand_for_the_baseline():
     for other in (known[:4], known.assign(n_test=1), known[["MAE"]]):
         with pytest.raises(ValueError, match="baseline must be a regressor, or the scores"):
             backtest(Ridge(), X, y, cv, baseline=other)
+
+
+@pytest.mark.parametrize(("n_rows", "told"), [(3, True), (4, False)])
+def test_a_test_fold_shorter_than_the_horizon_is_named(n_rows, told):
+    frame = pd.DataFrame({"T": np.random.default_rng(0).standard_normal(40)})
+    X, y = make_supervised(frame, "T", horizon=4)
+    folds = TimeSeriesSplit(2, gap=3, test_size=n_rows)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        backtest(LinearRegression(), X, y, folds)
+    found = [str(one.message) for one in caught]
+    assert len(found) == told
+    if told:
+        assert "test fold 0 spans 3 time step(s), fewer than the horizon of 4" in found[0]
+        assert "TimeSeriesSplit(n_splits, test_size=4, gap=3)" in found[0]
+        assert caught[0].filename == __file__

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
@@ -314,6 +315,24 @@ def test_series_and_views_are_calibrated_on_their_tail():
     ends = found.predict_interval(X[-50:], 0.8)
     assert ends.shape == (50, 2, 2) and (ends[..., 0] <= ends[..., 1]).all()
     assert found.update(X[-50:], y[-50:]).n_updates_ == 50
+
+
+def test_transformed_targets_keep_their_units_inside(seed):
+    """Around a TransformedTargetRegressor: the residuals of its predictions, as they are."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((200, 2))
+    y = np.exp(X[:, 0] + 0.1 * rng.standard_normal(200))
+    inside_out = TransformedTargetRegressor(Ridge(), func=np.log, inverse_func=np.exp)
+    found = ConformalIntervals(inside_out.fit(X[:100], y[:100])).calibrate(X[100:], y[100:])
+    margin = np.sort(np.abs(y[100:] - inside_out.predict(X[100:])))[81 - 1]  # ceil(101 * 0.8)
+    expected = inside_out.predict(X)[:, None] + [-margin, margin]
+    np.testing.assert_allclose(found.predict_interval(X, 0.8), expected, rtol=1e-12)
+    outside = TransformedTargetRegressor(
+        ConformalIntervals(Ridge()), func=np.log, inverse_func=np.exp
+    )
+    assert not hasattr(outside.fit(X, y), "predict_interval")
+    in_logarithms = outside.regressor_.predict_interval(X, 0.8)
+    assert np.abs(in_logarithms.mean(axis=1) - np.log(y)).mean() < 0.1
 
 
 @parametrize_with_checks([ConformalIntervals(Ridge())])

@@ -22,7 +22,9 @@ from sklearn_restrans import (
     SeedEnsembleRegressor,
     make_conditioning_scorer,
     make_convergence_scorer,
+    make_crps_scorer,
 )
+from sklearn_restrans.forecasting import ConformalIntervals
 
 BETAS = [0.0, 1.0]
 SCORERS = {
@@ -166,3 +168,69 @@ def test_another_estimator_is_refused_by_name(data):
 def test_unknown_names_are_refused_when_the_scorer_is_made(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+# ---- quantiles -----------------------------------------------------------------------------------
+
+
+def of_quantiles(**kwargs):
+    return small(loss="quantile", quantiles=(0.05, 0.5, 0.8), **kwargs)
+
+
+def crps_by_hand(y, quantiles, levels):
+    """Twice the pinball loss, level by level: tau (y - q) above q, (1 - tau) (q - y) below."""
+    losses = []
+    for k, tau in enumerate(levels):
+        above = y - quantiles[..., k]
+        losses.append(np.where(above > 0, tau * above, -(1 - tau) * above))
+    return 2 * np.mean(losses)
+
+
+@pytest.mark.parametrize("columns", [0, 2])
+def test_the_crps_scorer_is_minus_twice_the_pinball_loss(data, columns):
+    X, y = data
+    y = np.stack([y, -3 * y], axis=1) if columns else y
+    scaled = StandardScaler().fit(X)
+    alone = of_quantiles().fit(scaled.transform(X), y)
+    q = alone.predict_quantiles(scaled.transform(X))
+    expected = -crps_by_hand(y, q, (0.05, 0.5, 0.8))
+    scorer = pickle.loads(pickle.dumps(make_crps_scorer()))
+    assert repr(scorer) == "make_crps_scorer()"
+    assert scorer(alone, scaled.transform(X), y) == pytest.approx(expected, rel=1e-12)
+    pipe = make_pipeline("passthrough", StandardScaler(), of_quantiles()).fit(X, y)
+    assert scorer(pipe, X, y) == pytest.approx(expected, rel=1e-12)
+    ensemble = SeedEnsembleRegressor(of_quantiles(), n_estimators=2, random_state=0).fit(X, y)
+    q = np.mean([member.predict_quantiles(X) for member in ensemble.estimators_], axis=0)
+    by_hand = -crps_by_hand(y, q, (0.05, 0.5, 0.8))
+    assert scorer(ensemble, X, y) == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_searches_choose_by_the_crps(data):
+    """Of each fold what a fit on its training rows scores on its test rows; the best is kept."""
+    X, y = data
+    halves = [(np.arange(40), np.arange(40, 80)), (np.arange(40, 80), np.arange(40))]
+    pipe = make_pipeline(StandardScaler(), of_quantiles())
+    grid = {"residualtransformerregressor__residual_beta": BETAS}
+    search = GridSearchCV(pipe, grid, scoring=make_crps_scorer(), cv=halves).fit(X, y)
+    for k, beta in enumerate(BETAS):
+        for fold, (train, test) in enumerate(halves):
+            pipe.set_params(residualtransformerregressor__residual_beta=beta)
+            q = pipe.fit(X[train], y[train])[-1].predict_quantiles(pipe[0].transform(X[test]))
+            found = search.cv_results_[f"split{fold}_test_score"][k]
+            # A search may train its candidates as one stack, in float32.
+            assert found == pytest.approx(-crps_by_hand(y[test], q, (0.05, 0.5, 0.8)), rel=1e-4)
+    assert search.best_index_ == search.cv_results_["mean_test_score"].argmax()
+    assert search.score(X, y) == make_crps_scorer()(search, X, y) < 0
+    found = cross_validate(
+        of_quantiles(), X, y, scoring={"crps": make_crps_scorer(), "r2": "r2"}, cv=2
+    )
+    assert (found["test_crps"] < 0).all() and found["test_r2"].shape == (2,)
+
+
+def test_the_crps_of_a_model_of_one_number_is_refused(data):
+    X, y = data
+    around = TransformedTargetRegressor(of_quantiles(), transformer=StandardScaler()).fit(X, y)
+    intervals = ConformalIntervals(of_quantiles()).fit(X, y)
+    for model in (Ridge().fit(X, y), small().fit(X, y), around, intervals):
+        with pytest.raises(ValueError, match="predicts one number: set loss='quantile', or score"):
+            make_crps_scorer()(model, X, y)
