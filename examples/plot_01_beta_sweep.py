@@ -2,7 +2,8 @@
 1. How the residual coefficient changes conditioning, convergence and the forecast
 ==================================================================================
 
-Hourly weather, air temperature 24 hours ahead, one layer. Z = Attn(X) + beta X.
+Hourly weather, one layer, Z = Attn(X) + beta X: the air temperature 24 hours ahead from eight years
+at Jena, or 3 hours ahead from one year at New York.
 
 Two questions need two kinds of fit:
 
@@ -42,7 +43,7 @@ from sklearn_restrans import (
     SpectrumDisplay,
     make_conditioning_scorer,
 )
-from sklearn_restrans.forecasting import make_supervised
+from sklearn_restrans.forecasting import CalendarFeatures, make_supervised
 
 WINDOW = 24
 # One fixed step for every beta. Curvature grows with beta, so it is short enough for the largest.
@@ -54,19 +55,20 @@ args = command_line(
 ).parse_args()
 
 # %%
-# The data.
+# The data. In one year every fold is tested on a season it was not trained on. So the measured
+# channels of New York's windows count from their last hour, the hour of the day is a channel too,
+# and the forecast is 3 hours ahead. These forms were compared on the training part of the first
+# fold only, the first quarter of the year.
 weather = hourly_weather(args.data)
-frame = weather.frame
+frame, horizon, relative = weather.frame, HORIZON, {}
 print(f"{weather.name}, {len(frame):,} hours, {frame.index[0]:%Y-%m} to {frame.index[-1]:%Y-%m}")
 if weather.key == "nyc":
-    print(
-        "One year only: every fold is tested on a season it was not trained on, so do not expect "
-        "it to beat persistence."
-    )
+    horizon, relative = 3, {"relative": "last", "relative_columns": list(frame.columns)}
+    frame = CalendarFeatures(weekday=False, day_of_year=False).fit_transform(frame)
 if args.quick:
     frame = frame.iloc[: len(frame) // 6]
-X, y = make_supervised(frame, target=TARGET, horizon=HORIZON, window=WINDOW)
-print(f"{len(y):,} windows of {WINDOW} hours x {X.shape[2]} variables, horizon {HORIZON} hours")
+X, y = make_supervised(frame, TARGET, horizon, window=WINDOW, **relative)
+print(f"{len(y):,} windows of {WINDOW} hours x {X.shape[2]} variables, horizon {horizon} hours")
 
 # %%
 # Convergence: plain SGD, one fixed step, equal loss at the start.
@@ -103,7 +105,7 @@ for beta, model in zip(BETAS, fits, strict=True):
 search = GridSearchCV(
     ResidualTransformerRegressor(max_iter=3 if args.quick else 6, random_state=0),
     {"residual_beta": BETAS},
-    cv=TimeSeriesSplit(3, gap=HORIZON),
+    cv=TimeSeriesSplit(3, gap=horizon),
     refit=False,
     n_jobs=2,
     verbose=2,
@@ -121,11 +123,11 @@ with warnings.catch_warnings():
     search.fit(X, y)
 results = search.cv_results_
 
-# Persistence, "tomorrow as now", on the same test folds: the last token of a window is now.
+# Persistence, "later as now", on the same test folds: the last token of a window is now.
 now = frame[TARGET].to_numpy()[X.ends]
-persistence = np.mean(
-    [mean_absolute_error(y.iloc[test], now[test]) for _, test in search.cv.split(X)]
-)
+by_fold = [mean_absolute_error(y.iloc[test], now[test]) for _, test in search.cv.split(X)]
+persistence = np.mean(by_fold)
+won = sum(np.sum(-results[f"split{k}_test_mae"] < naive) for k, naive in enumerate(by_fold))
 
 # %%
 # The table.
@@ -150,7 +152,10 @@ table["note"] = ["" if b in curves else "SGD diverged" for b in BETAS]
 table.loc[table["MAE [degC]"].isna(), "note"] += " AdamW diverged"
 print()
 print(table.to_string(index=False, float_format="{:.4g}".format))
-print(f"\npersistence: MAE {persistence:.3f} degC (mean of the same 3 test folds)")
+print(
+    f"\npersistence: MAE {persistence:.3f} degC (mean of the same 3 test folds); the forecast is "
+    f"better in {won} of {3 * len(BETAS)} fits"
+)
 
 # %%
 # The picture: loss curves per beta, and the spectra of Attn(X) and Z.
