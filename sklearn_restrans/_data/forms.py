@@ -88,7 +88,7 @@ def learn_form(window, patch, patch_stride):
 
 
 def relative_form(
-    form, relative, relative_columns, target_columns, channel_independent, n_columns, names
+    form, relative, relative_columns, target_columns, n_columns, names, channel_independent=False
 ):
     """The form of windows that are relative to their level, or whose channels are samples.
 
@@ -99,11 +99,11 @@ def relative_form(
     relative_columns : column, list of columns or None
         None is every column.
     target_columns : column, list of (column or None), or None
-    channel_independent : bool
     n_columns : int
         Columns of the series.
     names : ndarray of str of shape (n_columns,) or None
         Their names.
+    channel_independent : bool
 
     Raises
     ------

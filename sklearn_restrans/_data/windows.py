@@ -143,8 +143,9 @@ class SequenceView:
                 "counted; pass smaller ones."
             )
         form = learn_form(self.window, patch, patch_stride)
-        asked = (relative, relative_columns, target_columns, channel_independent)
-        self.form = relative_form(form, *asked, series.shape[1], columns)
+        asked = (relative, relative_columns, target_columns)
+        known = (series.shape[1], columns, channel_independent)
+        self.form = relative_form(form, *asked, *known)
         ends = as_array(ends, "ends")
         if ends.ndim != 1 or (ends.size and not np.issubdtype(ends.dtype, np.integer)):
             raise ValueError(
