@@ -2,9 +2,10 @@
 
 ``python benchmarks/bench_small.py [--quick] [--threads 2] [--only TABLE ...]``
 
-The data of "series" and MiniRocket come with aeon, which none of our extras installs: it asks for
-older versions of numpy and pandas than ``constraints.txt`` names. Install aeon and this package,
-with its extra "bench", into an environment of their own; elsewhere that table is left out.
+The data of "series" and "patches", and MiniRocket, come with aeon, which none of our extras
+installs: it asks for older versions of numpy and pandas than ``constraints.txt`` names. Install
+aeon and this package, with its extra "bench", into an environment of their own; elsewhere these
+tables are left out.
 """
 
 import importlib
@@ -19,16 +20,26 @@ import torch
 from _common import Target, run, seconds
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.linear_model import RidgeClassifierCV
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import StratifiedKFold, cross_val_score, train_test_split
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_restrans import ResidualTransformerClassifier, ResidualTransformerRegressor
+from sklearn_restrans import (
+    ResidualTransformerClassifier,
+    ResidualTransformerRegressor,
+    as_sequences,
+)
 from sklearn_restrans.datasets import make_planted_sequences
 
 SERIES = ("GunPoint", "ItalyPowerDemand", "UnitTest")
 # Chosen on the digits of "rule", not on the series.
 STRONGER = {"n_layers": 3, "norm": "pre", "max_iter": 60}
+LONG_SERIES = ("GunPoint", "ArrowHead", "OSULeaf")
+PATCHES = tuple(
+    {"patch": patch, "patch_stride": step} for patch, step in ((16, 8), (32, 16), (64, 16))
+)
+SETTINGS = ({}, {"max_iter": 60})
 
 
 @dataclass(frozen=True)
@@ -37,13 +48,17 @@ class Size:
 
     n_seeds: int = 3
     series: tuple[str, ...] = SERIES
+    long_series: tuple[str, ...] = LONG_SERIES
     batches: tuple[int, ...] = (64, 32, 16, 8)
     most_rows: int = 640
     n_test: int = 1_000
     n_epochs: int = 20
 
 
-SIZES = {"full": Size(), "quick": Size(n_seeds=2, batches=(64, 8), most_rows=160)}
+SIZES = {
+    "full": Size(),
+    "quick": Size(n_seeds=2, long_series=LONG_SERIES[:1], batches=(64, 8), most_rows=160),
+}
 
 
 # ---- the rule ----------------------------------------------------------------------------------
@@ -132,9 +147,8 @@ def series(size):
         "ridge": lambda seed: _Flat(),
     }
     for name in size.series:
-        # aeon has (series, channels, times), we have (series, times, channels).
         parts = [load(name, split=part) for part in ("train", "test")]
-        (X, y), (X_test, y_test) = [(X.swapaxes(1, 2), y) for X, y in parts]
+        (X, y), (X_test, y_test) = [(as_sequences(X), y) for X, y in parts]
         accuracies = {}
         for model, make in contenders.items():
             fit = _fit_rocket if model.startswith("MiniRocket") else _fit
@@ -158,6 +172,71 @@ def series(size):
         gain = accuracies["ours, defaults"] - accuracies["ours, batch_size=64"]
         targets.append(Target(f"{name}: accuracy gained over a batch of 64", gain, 0.05))
     return rows, targets
+
+
+# ---- patches of long series --------------------------------------------------------------------
+
+
+def patches(size):
+    """Accuracy on the published test parts: points as tokens, patches, and the nearest neighbour.
+
+    Patches are chosen by cross-validation on the training part, for each of ``SETTINGS``; so is
+    the last row, patches and settings together.
+    """
+    try:
+        load = importlib.import_module("aeon.datasets").load_classification
+    except ImportError:
+        return [{"left out": "aeon is not installed, see the head of bench_small.py"}], []
+    rows, gains = [], {}
+    for name in size.long_series:
+        train, test = (load(name, split=part) for part in ("train", "test"))
+        chosen = []
+        for settings in SETTINGS:
+            validated = [(_validated(*train, form, settings), form) for form in PATCHES]
+            best, form = max(validated, key=lambda pair: pair[0])
+            plain = _tested(train, test, {}, settings, size.n_seeds)
+            cut = _tested(train, test, form, settings, size.n_seeds)
+            written = _written(settings) or "defaults"
+            rows.append({"data": name, "model": f"ours, {written}", "validated": None} | plain)
+            row = {"data": name, "model": f"ours, {written}, {_written(form)}", "validated": best}
+            rows.append(row | cut)
+            chosen.append(rows[-1])
+            gains[f"{name}, {written}"] = cut["test accuracy"] - plain["test accuracy"]
+        last = max(chosen, key=lambda row: row["validated"])
+        rows.append(last | {"model": f"chosen: {last['model']}"})
+        (X, y), (X_test, y_test) = train, test
+        nearest = KNeighborsClassifier(1).fit(X.reshape(len(X), -1), y)
+        score = float(nearest.score(X_test.reshape(len(X_test), -1), y_test))
+        rows.append(
+            {"data": name, "model": "nearest neighbour", "seeds": 1, "test accuracy": score}
+        )
+    lowest = min(gains, key=gains.get)
+    return rows, [
+        Target("mean gain of patches over points", float(np.mean(list(gains.values()))), 0.05),
+        Target(f"lowest gain of patches over points, {lowest}", gains[lowest], -0.05),
+    ]
+
+
+def _validated(X, y, form, settings):
+    """Mean accuracy in four folds of the training part."""
+    folds = StratifiedKFold(4, shuffle=True, random_state=0)
+    model = _ours(ResidualTransformerClassifier, 0, **settings)
+    return float(cross_val_score(model, as_sequences(X, **form), y, cv=folds).mean())
+
+
+def _tested(train, test, form, settings, n_seeds):
+    """Accuracies on the test part, and seconds of a fit."""
+    (X, y), (X_test, y_test) = [(as_sequences(X, **form), y) for X, y in (train, test)]
+    models = [_ours(ResidualTransformerClassifier, seed, **settings) for seed in range(n_seeds)]
+    scores, took = np.transpose([_fit(model, X, y, X_test, y_test) for model in models])
+    return {
+        "tokens": X.shape[1],
+        "seeds": n_seeds,
+        "test accuracy": float(np.median(scores)),
+        "lowest": float(scores.min()),
+        "highest": float(scores.max()),
+        "seconds a fit": float(np.median(took)),
+    }
 
 
 def _ours(estimator, seed, **settings):
@@ -198,7 +277,7 @@ def _written(settings):
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 
-SECTIONS = {"rule": rule, "series": series}
+SECTIONS = {"rule": rule, "series": series, "patches": patches}
 
 
 def main(argv=None, sizes=SIZES):

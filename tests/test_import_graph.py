@@ -88,7 +88,7 @@ INSIDE = {
         "clock": {"stamps", "steps"},
         "targets": {"cells", "quantiles", "scaling"},
         "windows": {"cells", "forms"},
-        "panels": {"cells", "windows"},
+        "panels": {"cells", "forms", "windows"},
         "tokens": {"arrays", "windows"},
         "inputs": {"arrays", "cells", "clock", "forms", "panels", "tokens", "windows"},
         "moments": {"windows"},

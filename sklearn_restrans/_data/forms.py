@@ -37,6 +37,11 @@ class WindowForm:
     targets: tuple[int | None, ...] | None = None
     channels: tuple[int, ...] = ()
 
+    @property
+    def arguments(self):
+        """What makes the same tokens of other series, by the names that users know."""
+        return {"patch": self.patch, "patch_stride": self.stride, "relative": self.relative}
+
     def n_tokens(self, window):
         """Tokens of a window."""
         return (window - self.patch) // self.stride + 1
@@ -85,6 +90,13 @@ def learn_form(window, patch, patch_stride):
             f"of a window would be left over; use {near}, or another stride."
         )
     return WindowForm(patch, stride)
+
+
+def filled_window(n_rows, patch, patch_stride=None):
+    """The shortest window of at least ``n_rows`` rows that patches fill to the end."""
+    patch = check_integer("patch", patch)
+    stride = patch if patch_stride is None else check_integer("patch_stride", patch_stride)
+    return patch + -(-max(0, n_rows - patch) // stride) * stride
 
 
 def relative_form(
@@ -207,10 +219,8 @@ def check_form(fitted, form, owner):
         Class name of the estimator.
     """
     asked, known = (
-        {
-            "patch": one.patch,
-            "patch_stride": one.stride,
-            "relative": one.relative,
+        one.arguments
+        | {
             "relative_columns": list(one.columns),
             "target_columns": one.targets,
             "channel_independent": bool(one.channels),

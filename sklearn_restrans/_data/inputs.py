@@ -24,7 +24,7 @@ from .clock import Clock, learn_clock, lost_history, station_numbers, warn_of_lo
 from .forms import PLAIN, WindowForm, check_form
 from .panels import as_sequences, is_nested, warn_of_swapped_axes
 from .tokens import as_ids, padded_length, pretrained_vectors, takes_ids
-from .windows import SequenceView, of_stations, on_series
+from .windows import SequenceView, are_apart, of_stations, on_series
 
 _KINDS = {
     "tokens": "2-D array of token ids",
@@ -58,6 +58,8 @@ class InputSpec:
         Rows of a window cut out of 2-D rows.
     spacing : int or None
         Dilation of the SequenceView it was learnt on.
+    apart : bool
+        Whether every window of the SequenceView was a series of its own.
     form : WindowForm
         How the windows of the SequenceView became tokens.
     clock : Clock or None
@@ -75,6 +77,7 @@ class InputSpec:
     n_tokens: int | None = None
     window: int | None = None
     spacing: int | None = None
+    apart: bool = False
     form: WindowForm = PLAIN
     clock: Clock | None = None
     known_ids: np.ndarray | None = None
@@ -122,7 +125,7 @@ class InputSpec:
     def _sequences_of(self, X):
         """X with the panels of other libraries made sequences as long as those of fit."""
         if is_nested(X) or (isinstance(X, pd.DataFrame) and isinstance(X.index, pd.MultiIndex)):
-            return as_sequences(X, n_tokens=self.n_tokens)
+            return as_sequences(X, n_tokens=self.n_tokens, **self.form.arguments)
         row = (1, self.n_features)
         if n_axes(X) == 2 and getattr(X, "shape", None) == row and self.n_tokens > 1:
             # Wrappers, such as those of MAPIE, try a fitted model on one row of zeros.
@@ -160,9 +163,10 @@ class InputSpec:
         if isinstance(X, SequenceView):
             check_form(self.form, X.form, self.owner)
         if n_features != expected:
+            patches = f": patches of {self.form.patch} rows" if self.form.patch > 1 else ""
             raise ValueError(
                 f"X has {n_features} channels (features), but {self.owner} is expecting "
-                f"{expected} channels as input."
+                f"{expected} channels as input{patches}."
             )
         self._check_names(X)
         spacing = X.dilation if isinstance(X, SequenceView) else None
@@ -290,15 +294,9 @@ def _learn_ids(estimator, X, owner):
     n_features, names = _columns_of(X, owner)
     known = np.zeros(max(2, ids.max() + 1 if table is None else len(table)), dtype=bool)
     known[np.unique(ids[ids < len(known)])] = True
-    spec = InputSpec(
-        owner,
-        "tokens",
-        n_features,
-        names,
-        n_tokens=int(padded_length(ids.shape[1])),
-        known_ids=known,
-        pretrained=table is not None,
-    )
+    own = {"known_ids": known, "pretrained": table is not None}
+    n_tokens = int(padded_length(ids.shape[1]))
+    spec = InputSpec(owner, "tokens", n_features, names, n_tokens=n_tokens, **own)
     return spec, spec._known(ids, X)
 
 
@@ -316,8 +314,8 @@ def _learn_sequences(X, owner, window):
         )
     if not view:
         return InputSpec(owner, "sequence", X.shape[2], n_tokens=X.shape[1])
-    own = {"n_tokens": X.shape[1], "spacing": X.dilation, "form": X.form}
-    return InputSpec(owner, "sequence", X.series.shape[1], X.columns, **own)
+    own = {"spacing": X.dilation, "apart": are_apart(X, X.ends), "form": X.form}
+    return InputSpec(owner, "sequence", X.series.shape[1], X.columns, n_tokens=X.shape[1], **own)
 
 
 def _kind_of(X, window):

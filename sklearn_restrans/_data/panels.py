@@ -9,6 +9,7 @@ import pandas as pd
 
 from .._validation import check_integer
 from .cells import as_numbers, plain
+from .forms import PLAIN, filled_window, learn_form
 from .windows import SequenceView
 
 _FORMS = (
@@ -21,12 +22,17 @@ _MANY_CHANNELS = 4
 _SMOOTH = 0.25
 
 
-def as_sequences(X, *, n_tokens=None):
+def as_sequences(X, *, n_tokens=None, patch=1, patch_stride=None, relative=None):
     """Sequences (n, T, channels) from the forms in which aeon and sktime hold series.
 
     Those libraries put the channels before the time: (n, channels, T). The estimators here read
     (n_samples, n_tokens, n_channels), where tokens are the points in time. Shorter sequences are
     padded with NaN at the end, which the estimators mask.
+
+    With ``patch`` or ``relative`` the result is a SequenceView with one window for every sample.
+    Shorter samples then end where the longest does and begin late, and the tokens before their
+    beginning are masked. Points that are NaN in every channel at the end of a sample are padding,
+    and are left out before.
 
     Parameters
     ----------
@@ -36,20 +42,31 @@ def as_sequences(X, *, n_tokens=None):
         samples and columns channels ("nested"); or a DataFrame with a MultiIndex of instance and
         time, columns being channels.
     n_tokens : int, default=None
-        Length to pad to, for new data of a model that was fitted on longer sequences; None is the
-        length of the longest in X.
+        Tokens of every sequence, for new data of a model that was fitted on longer ones; None is
+        what the longest sample in X needs.
+    patch : int, default=1
+        Consecutive points in time that make one token of ``patch * channels`` numbers, at most as
+        many as the longest sample has. Where patches do not divide the length, the first one is
+        partly missing.
+    patch_stride : int, default=None
+        Points from the beginning of one patch to that of the next, at most ``patch``; None is
+        ``patch``.
+    relative : {"last", "standard"}, default=None
+        What every channel of a sample is read relative to: its last reading, or its mean and
+        standard deviation over the sample, as in SequenceView.
 
     Returns
     -------
-    sequences : ndarray of shape (n_samples, n_tokens, n_channels)
+    sequences : ndarray of shape (n_samples, n_tokens, n_channels) or SequenceView
         float32 if all of X is, else float64. The samples of a MultiIndex stand in the order in
         which they first appear, and their rows in the order of time.
 
     Raises
     ------
     ValueError
-        If X has another form, samples have different numbers of channels, or one is longer than
-        ``n_tokens``.
+        If X has another form, samples have different numbers of channels, one is longer than
+        ``n_tokens`` hold or has no reading, a patch is longer than all of them, or
+        ``patch_stride`` leaves points out.
 
     Examples
     --------
@@ -60,9 +77,9 @@ def as_sequences(X, *, n_tokens=None):
     >>> unequal = [np.zeros((3, 40)), np.zeros((3, 50))]
     >>> as_sequences(unequal).shape
     (2, 50, 3)
+    >>> as_sequences(unequal, patch=10, patch_stride=5).shape
+    (2, 9, 30)
     """
-    if n_tokens is not None:
-        n_tokens = check_integer("n_tokens", n_tokens)
     samples = _samples(X)
     if not len(samples):
         raise ValueError("X is empty; pass at least one sample.")
@@ -73,21 +90,71 @@ def as_sequences(X, *, n_tokens=None):
             "array (channels, T) with the same channels."
         )
     lengths = [sample.shape[1] for sample in samples]
-    if n_tokens is not None and max(lengths) > n_tokens:
-        raise ValueError(
-            f"n_tokens={n_tokens} is shorter than sample {int(np.argmax(lengths))} of X, which has "
-            f"{max(lengths)} points in time; cut it, or pass a larger n_tokens."
-        )
-    shape = (len(samples), n_tokens or max(lengths), widths.pop())
+    window = _window(lengths, n_tokens, patch, patch_stride)
+    shape = (len(samples), window, widths.pop())
     if 0 in shape:
         raise ValueError(
             f"X has shape {shape}, so there is nothing in it; pass series with points."
         )
     single = all(sample.dtype == np.float32 for sample in samples)
-    out = np.full(shape, np.nan, np.float32 if single else np.float64)
+    dtype = np.float32 if single else np.float64
+    if learn_form(window, patch, patch_stride) != PLAIN or relative is not None:
+        return _view(samples, dtype, window, patch, patch_stride, relative)
+    out = np.full(shape, np.nan, dtype)
     for place, sample in enumerate(samples):
         out[place, : sample.shape[1]] = sample.T
     return out
+
+
+def _window(lengths, n_tokens, patch, patch_stride):
+    """Points in time that the tokens of every sequence hold."""
+    if n_tokens is None:
+        longest = max(lengths)
+        window = filled_window(longest, patch, patch_stride)
+        if patch > longest > 0:
+            raise ValueError(
+                f"patch={patch} is longer than the longest sample of X, which has {longest} points "
+                f"in time; use a patch of at most {longest}."
+            )
+        return window if longest else 0
+    n_tokens = check_integer("n_tokens", n_tokens)
+    window = filled_window(0, patch, patch_stride)  # of one token
+    window += (n_tokens - 1) * (patch if patch_stride is None else patch_stride)
+    if max(lengths) > window:
+        held = "" if patch == 1 else f" of patch={patch}, which hold {window} points,"
+        raise ValueError(
+            f"n_tokens={n_tokens}{held} is shorter than sample {int(np.argmax(lengths))} of X, "
+            f"which has {max(lengths)} points in time; cut it, or pass a larger n_tokens."
+        )
+    return window
+
+
+def _view(samples, dtype, window, patch, patch_stride, relative):
+    """The samples one after the other, each a segment that one window reads."""
+    if isinstance(samples, np.ndarray) and not np.isnan(samples[:, :, -1]).all(axis=1).any():
+        lengths = np.full(len(samples), samples.shape[2])
+        rows = samples.swapaxes(1, 2).reshape(-1, samples.shape[1])  # one channel: no copy
+    else:
+        samples = [_ended(sample, place) for place, sample in enumerate(samples)]
+        lengths = np.array([sample.shape[1] for sample in samples])
+        rows = np.concatenate([sample.T for sample in samples])
+    return SequenceView(
+        rows.astype(dtype, copy=False),
+        np.cumsum(lengths) - 1,
+        window,
+        segments=np.repeat(np.arange(len(lengths)), lengths),
+        patch=patch,
+        patch_stride=patch_stride,
+        relative=relative,
+    )
+
+
+def _ended(sample, place):
+    """A sample (channels, T) without the padding at its end, NaN in every channel."""
+    real = np.flatnonzero(~np.isnan(sample).all(axis=0))
+    if not len(real):
+        raise ValueError(f"sample {place} of X has no reading (NaN everywhere); remove it.")
+    return sample[:, : real[-1] + 1]
 
 
 def _samples(X):

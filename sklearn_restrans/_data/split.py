@@ -8,7 +8,7 @@ from sklearn.model_selection import train_test_split
 from .._compat import _check_sample_weight, _num_samples
 from .cells import as_numbers, naming, plain
 from .sources import padding_mask
-from .windows import SequenceView
+from .windows import SequenceView, are_apart
 
 _REMEDIES = dict.fromkeys(
     ("dates", "durations", "text", "complex numbers", "lists"), "pass one number >= 0 per row"
@@ -45,7 +45,8 @@ def split_rows(X, y, weight, fraction, seed, stratified):
     fraction : float or None
         Part of the rows set aside; None sets none aside.
     seed : int
-        Seed of the draw; windows are not drawn, the last ones of every station are set aside.
+        Seed of the draw. Windows are not drawn, the last ones of every station are set aside,
+        unless every window has a station of its own.
     stratified : bool
         Whether the parts keep the proportions of the classes.
     """
@@ -55,7 +56,7 @@ def split_rows(X, y, weight, fraction, seed, stratified):
     if fraction is None:
         return rows, rows[:0]
     n_valid = int(np.ceil(fraction * len(rows)))
-    if isinstance(X, SequenceView):
+    if isinstance(X, SequenceView) and not are_apart(X, X.ends[rows]):
         train_rows, valid_rows = _split_in_time(X, rows, fraction)
     else:
         try:

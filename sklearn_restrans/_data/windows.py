@@ -280,6 +280,13 @@ def of_stations(view, stations):
     return told
 
 
+def are_apart(view, ends):
+    """Whether every window that ends at ``ends`` has a station to itself, as samples drawn have."""
+    station = view.first if view.stations is None else view.stations
+    ends = np.unique(ends)
+    return station is not None and len(np.unique(station[ends])) == len(ends)
+
+
 def _segment_starts(segments, n_rows):
     """First row of the segment each row belongs to, (n_rows,)."""
     segments = as_array(segments, "segments")

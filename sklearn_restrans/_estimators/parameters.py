@@ -127,8 +127,8 @@ class ModelParameters:
         "auto",
         '{"auto", "last", "mean"}',
         [StrOptions({"auto", "last", "mean"})],
-        'Token read out. "auto" is the mean for tables and token ids and the last for windows and '
-        "SequenceViews; of a 3-D array a regressor reads the last, a classifier the mean.",
+        'Token read out. "auto" is the mean for tables and token ids, the last for windows; of 3-D '
+        "arrays, and series of a window each, a regressor reads the last, a classifier the mean.",
     )
     init: str = parameter(
         "depth_scaled",

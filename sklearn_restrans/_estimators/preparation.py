@@ -236,8 +236,8 @@ def architecture(estimator, preprocessing):
 def _default_readout(inputs, of_sequences):
     if inputs.kind in ("table", "tokens"):
         return "mean"
-    in_time = inputs.kind == "window" or inputs.spacing is not None
-    return "last" if in_time else of_sequences
+    windows = inputs.kind == "window" or inputs.spacing is not None
+    return "last" if windows and not inputs.apart else of_sequences
 
 
 def check_warm(estimator, arch, inputs, net):

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from sklearn_restrans._data.forms import PLAIN, WindowForm, check_form, learn_form, relative_form
+from sklearn_restrans._data.forms import (
+    PLAIN,
+    WindowForm,
+    check_form,
+    filled_window,
+    learn_form,
+    relative_form,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +52,24 @@ def test_patches_begin_and_end_where_the_window_does_and_leave_no_row_out(window
 def test_patches_that_leave_rows_out_are_refused_with_a_remedy(patch, stride, message):
     with pytest.raises(ValueError, match=message):
         learn_form(24, patch, stride)
+
+
+@pytest.mark.parametrize("patch", [1, 3, 8])
+@pytest.mark.parametrize("stride", [None, 1, 2])
+def test_a_filled_window_is_the_shortest_that_patches_fill(patch, stride):
+    if stride is not None and stride > patch:
+        stride = patch
+    for n_rows in range(1, 20):
+
+        def fills(window):
+            try:
+                learn_form(window, patch, stride)
+            except ValueError:
+                return False
+            return True
+
+        shortest = next(window for window in range(n_rows, 40) if fills(window))
+        assert filled_window(n_rows, patch, stride) == shortest
 
 
 def test_windows_of_another_form_than_in_fit_are_named():

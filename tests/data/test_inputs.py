@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sklearn_restrans import ResidualTransformerClassifier as Classifier
+from sklearn_restrans import ResidualTransformerRegressor as Regressor
 from sklearn_restrans import SequenceView
 from sklearn_restrans._data.inputs import learn_inputs
 
@@ -80,3 +82,19 @@ def test_ids_that_training_has_not_met_are_unknown_ones():
     more = spec.meeting(np.array([[4, 2]]))
     np.testing.assert_array_equal(more.check([[5, 4]]), [[5, 4]])
     np.testing.assert_array_equal(spec.check([[5, 4]]), [[5, 1]])  # the old spec has not changed
+
+
+def test_series_that_are_samples_are_read_out_like_an_array_of_sequences():
+    """The readout does not change with the form that a collection of series comes in."""
+    series, segments, y = TABLE[:8], np.repeat([0, 1], 4), np.array([0, 1] * 4)
+    apart = SequenceView(series, [3, 7], 4, segments=segments)
+    in_time = SequenceView(series, [2, 3, 6, 7], 2, segments=segments)
+    small = {"d_model": 4, "max_iter": 1, "random_state": 0}
+    for estimator, of_sequences in ((Classifier, "mean"), (Regressor, "last")):
+        for X, expected in (
+            (np.asarray(apart), of_sequences),
+            (apart, of_sequences),
+            (in_time, "last"),
+        ):
+            model = estimator(**small).fit(X, y[: len(X)])
+            assert model.net_.module_.arch.readout == expected

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from serieswindows import in_patches
 
 from sklearn_restrans import (
     ResidualTransformerClassifier,
@@ -13,6 +14,7 @@ from sklearn_restrans import (
     SequenceView,
 )
 from sklearn_restrans._data.panels import as_sequences
+from sklearn_restrans._data.sources import WindowSource
 
 N, C, T = 30, 2, 12
 SMALL = {"d_model": 8, "max_iter": 2, "random_state": 0}
@@ -178,3 +180,141 @@ def test_lists_of_unequal_arrays_name_the_converter():
     samples, _ = unequal()
     with pytest.raises(ValueError, match=r"as_sequences\(X\)"):
         ResidualTransformerRegressor(**SMALL).fit(samples, np.arange(N))
+
+
+# ---- patches ---------------------------------------------------------------------------------
+FORMS = [
+    lambda samples: samples,
+    nested,
+    long,
+    lambda samples: as_sequences(samples).transpose(0, 2, 1),  # NaN at the end of shorter ones
+]
+
+
+def late(samples, window):
+    """Arrays (C, T_i) as rows (n, window, C) that end together, written element by element."""
+    rows = np.full((len(samples), window, C), np.nan)
+    for i, sample in enumerate(samples):
+        length = sample.shape[1]
+        for t in range(length):
+            for c in range(C):
+                rows[i, window - length + t, c] = sample[c, t]
+    return rows
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["list", "nested", "long", "padded array"])
+@pytest.mark.parametrize(
+    ("patch", "stride", "window"),
+    [(4, None, 12), (4, 2, 12), (5, None, 15), (5, 3, 14), (12, 1, 12)],
+)
+def test_patches_of_a_collection_are_its_points_one_after_the_other(form, patch, stride, window):
+    samples, _ = unequal()
+    assert max(sample.shape[1] for sample in samples) == T
+    samples[3][:, 1], samples[3][0, -1] = np.nan, np.nan  # readings that are missing stay so
+    view = as_sequences(form(samples), patch=patch, patch_stride=stride)
+    expected = in_patches(late(samples, window), patch, patch if stride is None else stride)
+    assert view.shape == expected.shape
+    np.testing.assert_array_equal(np.asarray(view), expected)
+    tokens = np.isnan(in_patches(late(samples, window), patch, stride or patch)).all(axis=2)
+    _, mask = WindowSource(torch.tensor(view.series), view).take(np.arange(N))
+    began = np.logical_or.accumulate(~tokens, axis=1)
+    np.testing.assert_array_equal(mask, began)
+
+
+def test_one_channel_is_cut_into_patches_without_a_copy():
+    X = np.ascontiguousarray(channels_first()[:, :1])
+    view = as_sequences(X, patch=4, patch_stride=2)
+    assert np.shares_memory(view.series, X)
+    assert as_sequences(X.astype(np.float32), patch=4).dtype == np.float32
+    assert as_sequences((10 * X).astype(int), patch=4).dtype == np.float64
+
+
+def test_a_patch_of_one_is_the_array_it_always_was():
+    X = channels_first()
+    np.testing.assert_array_equal(as_sequences(X, patch=1, patch_stride=1), as_sequences(X))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"patch": 0}, "patch must be an integer >= 1, got 0"),
+        ({"patch": 13}, "patch=13 is longer than the longest sample of X, which has 12 points"),
+        ({"patch": 4, "patch_stride": 5}, "patch_stride=5 is longer than patch=4"),
+        ({"patch_stride": 2}, "patch_stride=2 is longer than patch=1"),
+        ({"relative": "mean"}, "relative must be 'last', 'standard' or None, got 'mean'"),
+        ({"patch": 4, "n_tokens": 2}, "n_tokens=2 of patch=4, which hold 8 points, is shorter"),
+        ({"patch": 4, "n_tokens": 0}, "n_tokens must be an integer >= 1, got 0"),
+    ],
+)
+def test_patches_that_make_no_sense_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        as_sequences(channels_first(), **arguments)
+
+
+def test_a_sample_without_readings_is_named():
+    X = channels_first()
+    X[4] = np.nan
+    with pytest.raises(ValueError, match=r"sample 4 of X has no reading"):
+        as_sequences(X, patch=4)
+
+
+@pytest.mark.parametrize("form", [nested, long])
+@pytest.mark.parametrize("estimator", [ResidualTransformerRegressor, ResidualTransformerClassifier])
+def test_new_panels_are_cut_into_the_patches_of_fit(form, estimator):
+    samples, _ = unequal()
+    y = np.array([sample.mean() for sample in samples])
+    y = y > np.median(y) if estimator is ResidualTransformerClassifier else y
+    view = as_sequences(samples, patch=4, patch_stride=2, relative="standard")
+    model = estimator(**SMALL).fit(view, y)
+    expected = model.predict(view)
+    np.testing.assert_array_equal(model.predict(form(samples)), expected)
+    short = [sample for sample in samples if sample.shape[1] < 8]
+    picked = [sample.shape[1] < 8 for sample in samples]
+    new = as_sequences(short, n_tokens=5, patch=4, patch_stride=2, relative="standard")
+    np.testing.assert_array_equal(model.predict(new), expected[picked])
+    np.testing.assert_array_equal(model.predict(form(short)), expected[picked])
+    with pytest.raises(ValueError, match=r"2 channels .* 8 channels .*patches of 4 rows"):
+        model.predict(as_sequences(samples))
+    with pytest.raises(ValueError, match=r"patch_stride=4, but .* patch_stride=2"):
+        model.predict(as_sequences(samples, patch=4, relative="standard"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_relative_takes_level_and_size_off_every_sample(seed):
+    rng = np.random.default_rng(seed)
+    samples, _ = unequal(seed)
+    y = np.array([sample[0, 0] > sample[0, -1] for sample in samples])
+    moved = [rng.uniform(0.5, 2) * sample + rng.normal(0, 9) for sample in samples]
+    cut = {"patch": 3, "n_tokens": 4, "relative": "standard"}
+    model = ResidualTransformerClassifier(dtype="float64", **SMALL)
+    model.fit(as_sequences(samples, **cut), y)
+    # Samples that hardly vary are divided by a floor, which their size then does not leave.
+    same = np.array([sample.std(axis=1).min() > 0.5 for sample in samples])
+    assert same.sum() > N / 2
+    probability = model.predict_proba(as_sequences(samples, **cut))[same]
+    of_moved = model.predict_proba(as_sequences(moved, **cut))[same]
+    np.testing.assert_allclose(of_moved, probability, rtol=0, atol=1e-10)  # float64 of scaled sums
+
+
+def wiggles(n, length, seed):
+    """Noise (n, 1, T) in which a wiggle that goes up first, or down first, stands anywhere."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    wiggle = 2 * np.sin(2 * np.pi * (np.arange(12) + 0.5) / 12)
+    X = 0.3 * rng.standard_normal((n, 1, length))
+    for i, start in enumerate(rng.integers(0, length - 12, n)):
+        X[i, 0, start : start + 12] += np.where(y[i], wiggle, -wiggle)
+    return X, y
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_patches_see_the_shape_that_single_points_do_not(seed):
+    """Both classes hold the same readings at the same places; only their order differs."""
+    X, y = wiggles(320, 48, seed)
+    scores = {}
+    for patch in (1, 8):
+        cut = as_sequences(X, patch=patch)
+        model = ResidualTransformerClassifier(d_model=16, random_state=seed, device="cpu")
+        scores[patch] = model.fit(cut[:120], y[:120]).score(cut[120:], y[120:])
+    assert scores[8] > 0.9
+    assert scores[8] > scores[1] + 0.15

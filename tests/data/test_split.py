@@ -65,6 +65,22 @@ def test_the_parts_keep_the_proportions_of_the_classes():
         assert (y[valid] == "seldom").sum() == 3
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_series_that_are_samples_are_drawn_like_the_rows_of_a_table(seed):
+    """One window a segment: no time runs from one to the next."""
+    lengths = np.random.default_rng(seed).integers(4, 9, 60)
+    labels = np.repeat(np.arange(60), lengths)
+    X = SequenceView(np.zeros((len(labels), 1)), np.cumsum(lengths) - 1, 8, segments=labels)
+    y = np.repeat(["often", "seldom"], [54, 6])
+    weight = (np.arange(60) > 0).astype(float)
+    drawn = [
+        split(some, 0.5, y=y, weight=weight, seed=seed, stratified=True)
+        for some in (X, np.ones((60, 2)))
+    ]
+    for of_views, of_table in zip(*drawn, strict=True):
+        np.testing.assert_array_equal(of_views, of_table)
+
+
 # ---- windows -------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from sklearn.model_selection import TimeSeriesSplit, train_test_split
 from sklearn.utils import _safe_indexing, indexable, shuffle
 
 from sklearn_restrans import SequenceView
+from sklearn_restrans._data.windows import are_apart, of_stations
 
 
 @pytest.mark.parametrize(("window", "dilation"), [(2, 2**62 + 1), (10**30, 1), (2**32, 2**32)])
@@ -214,3 +215,18 @@ def test_a_view_that_was_stored_before_there_were_patches_has_none():
     old = object.__new__(SequenceView)
     old.__dict__.update(state)
     np.testing.assert_array_equal(np.asarray(old), np.asarray(view))
+
+
+def test_windows_are_apart_where_no_station_has_two():
+    series, labels = np.zeros((12, 1)), SEGMENTS  # rows 0 to 4, 5, and 6 to 11
+    cases = [
+        ([4, 5, 11], labels, True),
+        ([3, 3, 5], labels, True),  # drawn twice, as a bootstrap does
+        ([3, 4, 5], labels, False),
+        ([11], None, False),
+    ]
+    for ends, segments, expected in cases:
+        view = SequenceView(series, ends, 4, segments=segments)
+        assert are_apart(view, view.ends) == expected
+    view = SequenceView(series, [4, 11], 4, segments=labels)
+    assert not are_apart(of_stations(view, np.zeros(12, int)), view.ends), "two stretches of one"
