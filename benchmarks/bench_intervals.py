@@ -126,15 +126,16 @@ def turns(test, gap, every):
 
 
 def rate_of(coverage, gap):
+    """The rate that "auto" is, for MAPIE."""
     return min(DEFAULT_RATE, (1 - coverage) / (4 * (gap + 1)))
 
 
-def updated(values, y, calibration, test, gap, day, rate=None):
+def updated(values, y, calibration, test, gap, day, rate="auto"):
     """The same, told of every row as soon as its target is known."""
     ends = {}
     for c in ALL:
-        gamma = rate_of(c, gap) if rate is None else rate
-        found = ConformalIntervals(remembered(values, c), gap=gap, adaptation_rate=gamma)
+        model = remembered(values, c)
+        found = ConformalIntervals(model, gap=gap, adaptation_rate=rate)
         found.calibrate(rows_of(calibration), y[calibration])
         ends[c] = np.empty((len(test), 2))
         for known, block in turns(test, gap, 1 if c in COVERAGES else day):

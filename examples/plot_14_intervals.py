@@ -64,9 +64,8 @@ ends = {"quantiles as predicted": quantiles[:, [0, -1]]}
 # %%
 # Calibrated once, and updated day by day. What is forecast a day ahead is known a day later, so an
 # update stops ``gap`` rows before the rows that are forecast next. Misses come together and are
-# noticed a day late; at four times this rate they could make intervals infinite meanwhile.
-rate = (1 - COVERAGE) / (4 * HORIZON)
-intervals = ConformalIntervals(model, gap=gap, adaptation_rate=rate)
+# noticed a day late, which the default rate of the updates allows for.
+intervals = ConformalIntervals(model, gap=gap)
 intervals.calibrate(X[calibration], y[calibration])
 ends["calibrated once"] = intervals.predict_interval(X[test], COVERAGE)
 days, told = [], test.start

@@ -31,6 +31,8 @@ class _Followed(NamedTuple):
 # Of a rank, a count of rows: (19 + 1) * 0.95 is 19 but for rounding, which is 1e-10 of a row at a
 # million rows.
 _ROUNDING = 1e-9
+# Of adaptation_rate="auto": the rate of Gibbs and Candes.
+_FASTEST = 0.005
 
 
 class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
@@ -66,11 +68,11 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         Rows whose targets are not known yet when a row is predicted: ``horizon - 1``. :meth:`fit`
         leaves out so many between the rows it fits and those it calibrates on, and :meth:`update`
         takes every row to have been predicted before the targets of so many rows were known.
-    adaptation_rate : float, default=0.005
+    adaptation_rate : float or "auto", default="auto"
         Rate gamma of :meth:`update`, >= 0. Larger values answer a drift sooner and make the width
         vary more. Before a miss is noticed alpha may move by ``(gap + 1) gamma``, and where it
-        falls below 0 intervals are infinite: for a coverage near 1 keep this well below
-        ``1 - coverage``.
+        falls below 0 intervals are infinite. "auto" is the smaller of 0.005 and a quarter of
+        ``(1 - coverage) / (gap + 1)``.
 
     Attributes
     ----------
@@ -124,7 +126,7 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     ((1000, 2), 0.91)
     """
 
-    def __init__(self, estimator, *, calibration_fraction=0.2, gap=0, adaptation_rate=0.005):
+    def __init__(self, estimator, *, calibration_fraction=0.2, gap=0, adaptation_rate="auto"):
         self.estimator = estimator
         self.calibration_fraction = calibration_fraction
         self.gap = gap
@@ -341,9 +343,12 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     def _follow(self, state, oldest_scores, scores, coverage):
         """The state after new scores, each of which takes the place of an oldest one."""
         alpha, known, issued = state.alpha, state.known.copy(), list(state.issued)
+        rate = self.adaptation_rate
+        if isinstance(rate, str):
+            rate = min(_FASTEST, (1.0 - coverage) / (4 * (self._gap + 1)))
         for oldest, score in zip(oldest_scores, scores, strict=True):
             missed = score > issued.pop(0)
-            alpha += self.adaptation_rate * (1.0 - coverage - missed)
+            alpha += rate * (1.0 - coverage - missed)
             del known[bisect_left(known, oldest)]
             insort(known, score)
             issued.append(_at_rank(known, 1.0 - alpha))
@@ -351,8 +356,12 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     def _check_rate(self):
         rate = self.adaptation_rate
+        if isinstance(rate, str) and rate == "auto":
+            return
         if not _is_number(rate) or not 0 <= rate < np.inf:
-            raise ValueError(f"adaptation_rate must be a finite number >= 0, got {rate!r:.80}.")
+            raise ValueError(
+                f"adaptation_rate must be a finite number >= 0, or 'auto', got {rate!r:.80}."
+            )
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_calibration_")

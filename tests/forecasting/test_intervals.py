@@ -207,6 +207,16 @@ def test_the_margin_after_updates_is_that_of_the_recursion(coverage, rate, gap, 
     assert (found.n_calibration_, found.n_updates_) == (m, 160)
 
 
+@pytest.mark.parametrize(("coverage", "gap", "rate"), [(0.9, 0, 0.005), (0.95, 23, 0.05 / 96)])
+def test_the_rate_follows_from_coverage_and_gap(coverage, gap, rate, seed):
+    """No faster than a run of misses that nobody has noticed yet allows."""
+    y = np.random.default_rng(seed).standard_normal(120)
+    found = ConformalIntervals(Known(), gap=gap).calibrate(np.zeros((40, 1)), y[:40])
+    found.update(np.zeros((80, 1)), y[40:])
+    _, margin = adapted(np.abs(y), 40, coverage, rate, gap)
+    np.testing.assert_array_equal(found.predict_interval(column(0), coverage), [[-margin, margin]])
+
+
 def online(y, m, coverage, rate, gap):
     """Share of misses where every row is predicted, and told once its target is known."""
     found = ConformalIntervals(Known(), gap=gap, adaptation_rate=rate)
@@ -385,7 +395,11 @@ def test_the_number_needed_is_the_least_that_does(m):
             {"gap": 50},
             "no row is left to fit on: of n_samples=20, calibration_fraction=0.2 takes 4",
         ),
-        ({"adaptation_rate": -0.1}, "adaptation_rate must be a finite number >= 0, got -0.1"),
+        (
+            {"adaptation_rate": -0.1},
+            "adaptation_rate must be a finite number >= 0, or 'auto', got -0.1",
+        ),
+        ({"adaptation_rate": "fast"}, "or 'auto', got 'fast'"),
         ({"adaptation_rate": np.inf}, "adaptation_rate must be a finite number"),
     ],
 )
