@@ -12,6 +12,7 @@ from sklearn.model_selection._validation import (
 )
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, Interval, InvalidParameterError, StrOptions
+from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import (
     _check_method_params,
     _check_sample_weight,
@@ -27,6 +28,42 @@ except ImportError:  # scikit-learn before 1.9 has no callbacks
 
     class CallbackSupportMixin:
         """Adds nothing: there is no ``set_callbacks`` whose callbacks could be told."""
+
+
+class Composition(_BaseComposition):
+    """An estimator whose parameter ``estimators`` lists others by name, whose parameters it has."""
+
+    def get_params(self, deep=True):
+        """Parameters, and those of every estimator as ``<name>__<parameter>``.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to include those of the estimators.
+
+        Returns
+        -------
+        params : dict
+        """
+        return self._get_params("estimators", deep=deep)
+
+    def set_params(self, **params):
+        """Set parameters, an estimator by its name, or one of its parameters.
+
+        Parameters
+        ----------
+        **params : dict
+            By name.
+
+        Returns
+        -------
+        self : object
+        """
+        return self._set_params("estimators", **params)
+
+    def check_names(self):
+        """Refuse names that are not unique, hold ``__`` or are those of parameters."""
+        self._validate_names([name for name, _ in self.estimators])
 
 
 class FitTask:
@@ -189,6 +226,7 @@ def validate_params(estimator):
 
 __all__ = [
     "CallbackSupportMixin",
+    "Composition",
     "FitTask",
     "HasMethods",
     "Interval",

@@ -170,6 +170,7 @@ INSIDE = {
         "supervised": set(),
         "future": {"supervised"},
         "naive": {"supervised"},
+        "mean": set(),
         "ridge": set(),
         "backtest": {"errors", "naive", "supervised"},
         "__init__": {
@@ -177,6 +178,7 @@ INSIDE = {
             "calendar",
             "errors",
             "intervals",
+            "mean",
             "naive",
             "ridge",
             "supervised",

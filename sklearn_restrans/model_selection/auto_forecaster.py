@@ -43,10 +43,10 @@ class AutoForecaster(BaseEstimator):
         ``relative``, ``patch``, ``dilation``, ..., and ``window``, where it is another one (None
         for rows of a table instead of windows). None tries persistence; the last day, week or year
         again, as far as the frequency tells their length and the training rows hold two of them;
-        RidgeForecaster and ``estimator`` on plain windows and on windows relative to their last
-        value; and ``estimator`` on relative windows in patches as long as the largest divisor of
-        the window whose square is at most the window. Of several targets the last form, and the
-        ridge on relative windows, are also tried with ``channel_independent=True``.
+        RidgeForecaster on plain windows and on windows relative to their last value; ``estimator``
+        on plain windows, and on relative ones in patches as long as the largest divisor of the
+        window whose square is at most the window; and the mean of that one and a ridge. Of several
+        targets the relative ones are also tried with ``channel_independent=True``.
     estimator : regressor, default=None
         The one of the default candidates that reads windows; None is ResidualTransformerRegressor
         with its defaults.

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from .._estimators.regressor import ResidualTransformerRegressor
 from ..forecasting import (
+    MeanForecaster,
     PersistenceRegressor,
     RidgeForecaster,
     SeasonalNaiveRegressor,
@@ -34,9 +35,9 @@ def default_candidates(places, horizons, window, *, freq=None, n_train=None, est
 
     Persistence; the last day, week or year again, as far as the frequency tells their length and
     the training rows hold two of them; a ridge on plain windows, which knows the level, and on
-    windows relative to their last value, which does not rely on it; and the Transformer on both,
-    and on relative windows in patches. Of several targets the last form and the ridge on relative
-    windows come with ``channel_independent`` too.
+    windows relative to their last value, which does not rely on it; the Transformer on plain
+    windows, and on relative windows in patches; and the mean of that one and a ridge. Of several
+    targets the relative ones come with ``channel_independent`` too.
 
     Parameters
     ----------
@@ -68,15 +69,17 @@ def default_candidates(places, horizons, window, *, freq=None, n_train=None, est
     candidates["ridge"] = ridge, {}
     candidates["ridge (relative)"] = ridge, relative
     candidates["Transformer"] = model, {}
-    candidates["Transformer (relative)"] = model, relative
     kind, form = "relative", relative
     if patch > 1:
         kind, form = "patches, relative", relative | {"patch": patch}
-        candidates[f"Transformer ({kind})"] = model, form
+    mean = MeanForecaster([("ridge", ridge), ("transformer", model)])
+    candidates[f"Transformer ({kind})"] = model, form
+    candidates[f"mean of both ({kind})"] = mean, form
     if len(places) > 1:
         apart = {"channel_independent": True}
         candidates["ridge (relative, channels apart)"] = ridge, relative | apart
         candidates[f"Transformer ({kind}, channels apart)"] = model, form | apart
+        candidates[f"mean of both ({kind}, channels apart)"] = mean, form | apart
     return candidates
 
 

@@ -312,7 +312,7 @@ def test_default_candidates_of_several_targets_forecast_every_column():
     noise = 0.3 * np.random.default_rng(0).normal(size=(240, 2))
     frame = pd.DataFrame(np.c_[np.sin(rows / 4), np.cos(rows / 3)] + noise, columns=["a", "b"])
     forecaster = AutoForecaster(window=12, estimator=TINY, random_state=0).fit(frame)
-    assert forecaster.scores_["error"].tolist() == [""] * 8
+    assert forecaster.scores_["error"].tolist() == [""] * 9
     assert "Transformer (patches, relative, channels apart)" in forecaster.scores_.index
     assert forecaster.skill_ > 0
     forecast = forecaster.predict(frame)

@@ -25,8 +25,8 @@ def test_the_default_candidates_are_the_documented_ones():
         "ridge": {},
         "ridge (relative)": {"relative": "last"},
         "Transformer": {},
-        "Transformer (relative)": {"relative": "last"},
         "Transformer (patches, relative)": {"relative": "last", "patch": 6},
+        "mean of both (patches, relative)": {"relative": "last", "patch": 6},
     }
     week = found["seasonal naive (week)"][0]
     assert isinstance(week, SeasonalNaiveRegressor)
