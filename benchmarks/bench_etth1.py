@@ -44,12 +44,12 @@ class Size:
 SIZES = {"full": Size(), "quick": Size(n_seeds=1, max_iter=1)}
 
 
-def parts(size, ahead, form):
+def parts(size, ahead, form, columns=("OT",)):
     """Windows, targets some hours ahead, and the rows of the training, validation and test part."""
     train, end = 12 * size.month, 20 * size.month
-    frame = load_etth1(data_folder())[["OT"]].iloc[:end]
+    frame = load_etth1(data_folder())[list(columns)].iloc[:end]
     frame = (frame - frame.iloc[:train].mean()) / frame.iloc[:train].std(ddof=0)
-    X, y = make_supervised(frame, "OT", ahead, window=size.history, **form)
+    X, y = make_supervised(frame, list(columns), ahead, window=size.history, **form)
     # A window belongs to the part that holds all of its targets.
     first, last = X.ends + 1, X.ends + max(ahead)
     cut = [(size.history, train), (train, 16 * size.month), (16 * size.month, end)]

@@ -127,6 +127,15 @@ TINY = {
         "n_seeds": 1,
         "max_iter": 1,
     },
+    "bench_horizons": {
+        "month": 30,
+        "history": 48,
+        "horizons": (2, 3, 4, 5),
+        "n_seeds": 1,
+        "max_iter": 1,
+        "linear_epochs": 1,
+        "steps": 2,
+    },
     "bench_intervals": {
         "n_hours": 400,
         "window": 6,

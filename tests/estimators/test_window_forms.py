@@ -288,3 +288,93 @@ def test_second_order_solvers_read_relative_patches(seed):
     for solver in ("gauss_newton", "lbfgs"):
         model = ResidualTransformerRegressor(solver=solver, **SMALL | {"max_iter": 8}).fit(X, y)
         assert model.convergence_.relative_loss[-1] < 0.5
+
+
+# ---- channels as samples -------------------------------------------------------------------------
+
+
+def by_hand(X, y, n_train):
+    """Standardised channels of two columns, one after the other, and their windows and targets."""
+    series = np.asarray(X.series, dtype=float)
+    seen = series[: X.ends[n_train - 1] + 1]
+    mean, scale = seen.mean(axis=0), seen.std(axis=0)
+    stacked, n = ((series - mean) / scale).T.reshape(-1, 1), len(series)
+    ends = (X.ends[:, None] + np.arange(2) * n).ravel()
+    targets = (y.to_numpy().reshape(len(y), 2, -1) - mean[:, None]) / scale[:, None]
+    h = targets.shape[2]
+    form = X.form.arguments | ({"target_columns": [0] * h} if X.form.relative else {})
+    view = SequenceView(stacked, ends, X.window, segments=np.repeat([0, 1], n), **form)
+
+    def wide(predicted):
+        predicted = predicted.reshape(len(y), 2, h) * scale[:, None] + mean[:, None]
+        return predicted.reshape(len(y), -1)
+
+    return view, targets.reshape(-1, h), wide
+
+
+@pytest.mark.parametrize("kind", [None, "last", "standard"])
+@pytest.mark.parametrize("patch", [1, 4])
+def test_channels_as_samples_are_a_fit_on_stacked_standardised_channels(kind, patch, seed):
+    """In float64, to the rounding of another order of standardisations."""
+    options = {"window": 8, "patch": patch, "relative": kind}
+    frame = series_of(seed)
+    X, y = make_supervised(frame, ["wave", "walk"], [1, 3], channel_independent=True, **options)
+    n_train = 110
+    model = ResidualTransformerRegressor(**SMALL).fit(X[:n_train], y[:n_train])
+    view, targets, wide = by_hand(X, y, n_train)
+    same = ResidualTransformerRegressor(**SMALL).fit(view[: 2 * n_train], targets[: 2 * n_train])
+    np.testing.assert_allclose(model.predict(X), wide(same.predict(view)), rtol=1e-9, atol=1e-9)
+    assert model.n_features_in_ == 2 and model.predict(X).shape == y.shape
+    assert model.net_.module_.W_in.shape[0] == patch, "one channel"
+    np.testing.assert_allclose(
+        model.conditioning_.sigma_min, same.conditioning_.sigma_min, rtol=1e-6
+    )
+
+
+def test_channels_as_samples_go_through_searches_backtests_paths_and_ensembles():
+    frame, options = series_of(0), {"window": 8, "patch": 4, "relative": "last"}
+    X, y = make_supervised(frame, ["wave", "walk"], 2, channel_independent=True, **options)
+    model, cv = ResidualTransformerRegressor(**SMALL), TimeSeriesSplit(2, gap=1)
+    search = GridSearchCV(model, {"residual_beta": [0.5, 1.0]}, cv=cv).fit(X, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert_stacked_is_separate(model, X, y, cv)
+    scores = backtest(model, X, y, cv)
+    assert scores["output"].tolist() == ["wave t+2", "walk t+2"] * 2
+    ensemble = SeedEnsembleRegressor(model, n_estimators=2, random_state=0).fit(X, y)
+    members = [member.predict(X) for member in ensemble.estimators_]
+    np.testing.assert_allclose(ensemble.predict(X), np.mean(members, axis=0))
+    again = pickle.loads(pickle.dumps(ensemble))
+    np.testing.assert_array_equal(again.predict(X), ensemble.predict(X))
+
+
+def test_channels_as_samples_with_weights_validation_quantiles_and_warm_starts():
+    frame, options = series_of(1), {"window": 8, "relative": "last"}
+    X, y = make_supervised(frame, ["walk", "wave"], [1, 2], channel_independent=True, **options)
+    n = 120
+    weight = np.r_[np.zeros(20), np.ones(n - 20)]
+    model = ResidualTransformerRegressor(loss="quantile", early_stopping=True, **SMALL)
+    model.fit(X[:n], y[:n], weight)
+    quantiles = model.predict_quantiles(X)
+    assert quantiles.shape == (*y.shape, 3) and (np.diff(quantiles, axis=2) >= 0).all()
+    np.testing.assert_array_equal(quantiles[..., 1], model.predict(X))
+    # Its order is that of y: the walk stays near 50, the wave near 0.
+    assert (model.predict(X)[:, :2] > 20).all() and (np.abs(model.predict(X)[:, 2:]) < 5).all()
+    intervals = ConformalIntervals(model).calibrate(X[n:], y[n:])
+    assert intervals.predict_interval(X[n:], 0.8).shape == (*y[n:].shape, 2)
+    warm = ResidualTransformerRegressor(warm_start=True, **SMALL)
+    warm.fit(X[:n], y[:n], X_val=X[n:], y_val=y[n:]).fit(X[:n], y[:n], X_val=X[n:], y_val=y[n:])
+    assert warm.n_iter_ == 2 * SMALL["max_iter"]
+
+
+def test_models_of_channels_refuse_other_views_and_targets():
+    frame, options = series_of(0), {"window": 8, "relative": "last"}
+    X, y = make_supervised(frame, ["wave", "walk"], 2, channel_independent=True, **options)
+    model = ResidualTransformerRegressor(**SMALL).fit(X, y)
+    together, _ = make_supervised(frame, ["wave", "walk"], 2, **options)
+    with pytest.raises(ValueError, match=r"channel_independent=False, but .* fitted on"):
+        model.predict(together)
+    with pytest.raises(ValueError, match=r"in X_val, y_val: y has 1 column"):
+        ResidualTransformerRegressor(**SMALL).fit(X, y, X_val=X, y_val=y["walk t+2"])
+    # What is predicted need not be said.
+    view = SequenceView(frame, [100], 8, relative="last", channel_independent=True)
+    assert model.predict(view).shape == (1, 2)
