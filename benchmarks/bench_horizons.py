@@ -5,8 +5,8 @@
 The usual protocol: 336 hours of history, 96 to 720 ahead, months 12/4/4, values standardised by the
 training part, mean squared and mean absolute error over every channel, horizon and test window.
 Ours: patches of 24 hours, windows relative to their last value or standardised, each channel a
-sample, absolute error, all else a default; the epoch is the best one of the validation part, as
-that of DLinear and PatchTST is. Which of our forecasts counts is chosen on the validation part, for
+sample, absolute error, ten epochs in batches of 256, all else a default; the epoch is the best one
+of the validation part, as that of DLinear and PatchTST is. Which of our forecasts counts is chosen on the validation part, for
 every horizon by itself ("chosen"); the test part is printed and nothing is chosen on it. Batches,
 epochs, patches, read-outs and a ridge first were tried on the validation part at 96, 336 and 720.
 """
@@ -49,7 +49,7 @@ class Size:
     history: int = 336
     horizons: tuple[int, ...] = (96, 192, 336, 720)
     n_seeds: int = 3
-    max_iter: object = "auto"
+    max_iter: int = 10
     linear_epochs: int = 10
     steps: int = 600
 
@@ -96,6 +96,7 @@ class PatchTST(nn.Module):
             attention_dropout=0.3,
             ff_dropout=0.3,
             head_dropout=0.3,
+            pooling_type=None,  # the patches side by side, not their mean
             scaling="std",
             loss="mse",
         )
@@ -148,7 +149,8 @@ def by_channel(X, y, rows, horizon):
 def yardsticks(size, horizon):
     """Forecasts of the validation and the test part, and seconds, of the others, by name.
 
-    Batches of 224 are 32 windows of seven channels.
+    Batches of 224 are 32 windows of seven channels. PatchTST's step is the better one of 1e-3 and
+    3e-3 on the validation part, 96 ahead, after 200 steps (0.691, 0.669).
     """
     ahead = range(1, horizon + 1)
     form = {"relative": "last", "channel_independent": True}
@@ -163,7 +165,7 @@ def yardsticks(size, horizon):
     per_epoch = -(-len(data[0][0]) // 224)
     for name, kind, how in (
         ("DLinear", DLinear, (size.linear_epochs * per_epoch, per_epoch, 224, 1e-3)),
-        ("PatchTST", PatchTST, (size.steps, 100, 224, 1e-3)),
+        ("PatchTST", PatchTST, (size.steps, 100, 224, 3e-3)),
     ):
         torch.manual_seed(0)
         model = kind(size.history, horizon)
@@ -180,7 +182,11 @@ def ours(size, horizon, form):
     fits = []
     for seed in range(size.n_seeds):
         model = ResidualTransformerRegressor(
-            loss="absolute_error", random_state=seed, max_iter=size.max_iter, device="cpu"
+            loss="absolute_error",
+            batch_size=256,
+            max_iter=size.max_iter,
+            random_state=seed,
+            device="cpu",
         )
         told = {"X_val": X[valid], "y_val": y[valid]}
         took = seconds(model.fit, X[train], y[train], **told)
