@@ -6,9 +6,10 @@ The usual protocol: 336 hours of history, 96 to 720 ahead, months 12/4/4, values
 training part, mean squared and mean absolute error over every channel, horizon and test window.
 Ours: patches of 24 hours, windows relative to their last value or standardised, each channel a
 sample, absolute error, ten epochs in batches of 256, all else a default; the epoch is the best one
-of the validation part, as that of DLinear and PatchTST is. Which of our forecasts counts is chosen on the validation part, for
-every horizon by itself ("chosen"); the test part is printed and nothing is chosen on it. Batches,
-epochs, patches, read-outs and a ridge first were tried on the validation part at 96, 336 and 720.
+of the validation part, as that of DLinear and PatchTST is. Which of our forecasts counts is chosen
+on the validation part, for every horizon by itself ("chosen"); the test part is printed and nothing
+is chosen on it. Batches, epochs, patches, read-outs and a ridge first were tried on the validation
+part at 96, 336 and 720.
 """
 
 import sys
