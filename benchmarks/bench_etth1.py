@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from _common import LEFT_OUT, Target, data_folder, run, seconds
-from sklearn.linear_model import Ridge
 
 from sklearn_restrans import ResidualTransformerRegressor
 from sklearn_restrans.datasets import load_etth1
-from sklearn_restrans.forecasting import make_supervised
+from sklearn_restrans.forecasting import RidgeForecaster, make_supervised
 
 MONTH = 30 * 24
 FORMS = {
@@ -78,11 +77,12 @@ def oil_temperature(size):
     X, y, (train, *later) = parts(size, ahead, {})
     last = np.asarray(X.series)[X.ends]
     add("persistence", [[errors(last[part], y[part]) for part in later]], 0.0)
-    flat = {k: np.asarray(X[part]).reshape(len(part), -1) for k, part in enumerate([train, *later])}
-    ridge = Ridge()
-    took = seconds(ridge.fit, flat[0], y[train])
-    found = [errors(ridge.predict(flat[k + 1]), y[part]) for k, part in enumerate(later)]
-    add("ridge", [found], took)
+    for name, form in {"ridge": {}, 'ridge, relative="last"': {"relative": "last"}}.items():
+        X, y, (train, *later) = parts(size, ahead, form)
+        ridge = RidgeForecaster()
+        took = seconds(ridge.fit, X[train], y[train])
+        found = [errors(ridge.predict(X[part]), y[part]) for part in later]
+        add(name, [found], took)
     for name, form in FORMS.items():
         X, y, (train, *later) = parts(size, ahead, form)
         of_seeds, took = [], []

@@ -9,7 +9,7 @@ import numpy as np
 from .forms import WindowForm
 from .scaling import Scaler
 from .split import scaling_rows
-from .windows import as_stacked
+from .windows import SequenceView, as_stacked
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,8 @@ class ChannelSamples:
     form : WindowForm
         Its ``channels`` are the columns that are samples.
     mean, scale : ndarray of shape (C,)
-        Of the channels in the training rows; a scale of 0 is 1.
+        Of the channels in the training rows. The scale of a channel that stands still there is the
+        size of its level, or the smallest of the others.
     order : ndarray of int of shape (C, h)
         Columns of y by channel and step ahead.
     n_axes : int
@@ -48,17 +49,28 @@ class ChannelSamples:
         return len(self.mean)
 
     def view(self, X):
-        """The samples of a SequenceView, as another one."""
-        columns, C = np.asarray(self.form.channels), self.n_channels
-        series = np.asarray(X.series)
-        kind = np.result_type(series.dtype, np.float32)
-        shared = [k for k in range(series.shape[1]) if k not in self.form.channels]
-        stacked = np.empty((C, len(series), 1 + len(shared)), dtype=kind)
+        """The samples of a SequenceView as another one, or of windows (n, T, patch * f)."""
+        C = self.n_channels
+        if not isinstance(X, SequenceView):
+            rows = X.reshape(*X.shape[:2], self.form.patch, -1)
+            return self._apart(rows).swapaxes(0, 1).reshape(len(X) * C, X.shape[1], -1)
+        stacked = self._apart(np.asarray(X.series))
+        own_form = self._own_form(self._shared(X.series.shape[1]))
+        return as_stacked(X, stacked.reshape(-1, stacked.shape[2]), C, own_form)
+
+    def _shared(self, n_columns):
+        return [k for k in range(n_columns) if k not in self.form.channels]
+
+    def _apart(self, rows):
+        """Rows (C, ..., 1 + s) of every channel, standardised, from rows (..., f) of all."""
+        shared = self._shared(rows.shape[-1])
+        kind = np.result_type(rows.dtype, np.float32)
+        apart = np.empty((self.n_channels, *rows.shape[:-1], 1 + len(shared)), dtype=kind)
         # float64 inside: a large offset takes the digits of float32
-        own = (series[:, columns].astype(np.float64) - self.mean) / self.scale
-        stacked[..., 0] = own.T
-        stacked[..., 1:] = series[:, shared]
-        return as_stacked(X, stacked.reshape(-1, stacked.shape[2]), C, self._own_form(shared))
+        own = (rows[..., list(self.form.channels)].astype(np.float64) - self.mean) / self.scale
+        apart[..., 0] = np.moveaxis(own, -1, 0)
+        apart[..., 1:] = rows[..., shared]
+        return apart
 
     def _own_form(self, shared):
         """The form of the samples, whose first column is their own channel."""
@@ -134,7 +146,9 @@ def learn_channels(X, y, rows, names):
         order = np.array([np.flatnonzero(np.equal(form.targets, k)) for k in channels])
     scaler = Scaler.fit(*scaling_rows(X, rows, None))
     mean, scale = (values[list(channels)] for values in (scaler.mean, scaler.scale))
+    least = scale[scale > 0].min(initial=np.inf)
+    level = np.where(mean == 0, least if np.isfinite(least) else 1.0, np.abs(mean))
     if names is not None:
         shared = [name for k, name in enumerate(names) if k not in channels]
         names = np.array(["the channel", *shared], dtype=object)
-    return ChannelSamples(form, mean, np.where(scale == 0, 1.0, scale), order, y.ndim, names)
+    return ChannelSamples(form, mean, np.where(scale == 0, level, scale), order, y.ndim, names)

@@ -200,6 +200,7 @@ def learn_relative(X, rows, weight, scaler, form, names, *, classes):
     largest = largest.max(axis=0, initial=0.0)
     size = np.sqrt(total / np.maximum(count, np.finfo(float).tiny))
     # Of a column that never leaves the location of its window nothing is learnt: it stays 0.
+    _warn_of_rest((size == 0) & (scaler.scale[columns] > 0), form, names)
     gain = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
     return RelativeWindows(form, targets, mean, scale, spread, gain, 3 * largest * gain)
 
@@ -227,6 +228,20 @@ def _warn_of_constant(constant, columns, names):
         f"{share[worst]:.0%} of the training windows are constant in column {name}, or vary by "
         f"less than {_FLOOR} of what its windows do on average, by which they are divided instead; "
         "use relative='last', a longer window, or relative_columns without it.",
+        UserWarning,
+        stacklevel=5,
+    )
+
+
+def _warn_of_rest(at_rest, form, names):
+    if not at_rest.any():
+        return
+    shown = [column if names is None else str(names[column]) for column in form.columns]
+    shown = [name for name, rests in zip(shown, at_rest, strict=True) if rests]
+    warnings.warn(
+        f"relative={form.relative!r} leaves nothing of the columns {shown}: they stand still in "
+        "every training window, and only their level differs between windows, which is taken off; "
+        "use relative=None, relative_columns without them, or a longer window.",
         UserWarning,
         stacklevel=5,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._compat import Composition
@@ -90,7 +91,7 @@ class MeanForecaster(MetaEstimatorMixin, RegressorMixin, Composition):
             found = [getattr(one, name) for one in fitted if hasattr(one, name)]
             if found:
                 setattr(self, name, found[0])
-        self.estimators_ = fitted
+        self.estimators_, self._n_axes = fitted, np.asarray(y).ndim
         return self
 
     def predict(self, X):
@@ -106,7 +107,10 @@ class MeanForecaster(MetaEstimatorMixin, RegressorMixin, Composition):
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
         check_is_fitted(self)
-        return np.mean([estimator.predict(X) for estimator in self.estimators_], axis=0)
+        # Of a y of one column some return columns, and others do not.
+        parts = [np.asarray(estimator.predict(X)) for estimator in self.estimators_]
+        mean = np.mean([part.reshape(len(part), -1) for part in parts], axis=0)
+        return mean[:, 0] if self._n_axes == 1 else mean
 
     def _check_estimators(self):
         given = self.estimators
@@ -128,6 +132,7 @@ class MeanForecaster(MetaEstimatorMixin, RegressorMixin, Composition):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
-        tags.input_tags.allow_nan = True
+        parts = [get_tags(one) for _, one in self.estimators if hasattr(one, "fit")]
+        tags.input_tags.allow_nan = all(part.input_tags.allow_nan for part in parts)
         tags.target_tags.multi_output = True
         return tags

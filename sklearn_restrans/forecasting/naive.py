@@ -1,5 +1,6 @@
 """Naive forecasts as regressors, against which every other forecast is measured."""
 
+import warnings
 from collections.abc import Hashable
 from itertools import pairwise
 from numbers import Integral
@@ -137,6 +138,7 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
         self.columns_ = [self._position(label, names) for label in labels]
         if not self.columns_:
             raise ValueError(f"target={self.target!r} is empty: name the target column(s) of X.")
+        self._warn_of_target(made_with.get("target", []), names)
         self.lags_ = self._lags(made_with.get("horizon"))
         self._y_mean = y.mean(axis=0)
         n_outputs, n_targets = np.size(self._y_mean), len(self.columns_)
@@ -251,6 +253,19 @@ class NaiveRegressor(RegressorMixin, BaseEstimator):
             row = rows_at(times[start:stop], step, -lag, tolerance)
             found[start:stop] = np.where(row >= 0, row + start, -1)
         return found
+
+    def _warn_of_target(self, targets, names):
+        """Warn where y was made of other columns than are repeated here."""
+        if len(targets) != len(self.columns_) or not all(label in names for label in targets):
+            return
+        found = [names[place] for place in self.columns_]
+        if found != list(targets):
+            warnings.warn(
+                f"{type(self).__name__} repeats the columns {found}, but y was made of {targets}: "
+                f"pass target={targets} (or their positions), unless the others are meant.",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _position(self, label, names):
         if isinstance(label, bool):

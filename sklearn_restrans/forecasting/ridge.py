@@ -110,6 +110,8 @@ class RidgeForecaster(RegressorMixin, BaseEstimator):
         y = RegressionTargets.read(y, owner)
         check_consistent_length(X, y)
         weight = check_weight(sample_weight, X)
+        if weight is not None:  # not as parts of the largest: alpha counts against their sum
+            weight = weight * np.max(np.asarray(sample_weight, dtype=float))
         rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
         given = Samples(X, y, weight, rows)
         codings, samples = learn_preprocessing(inputs, RegressionTargets, given, "squared_error")

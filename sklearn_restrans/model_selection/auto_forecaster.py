@@ -229,6 +229,17 @@ class AutoForecaster(BaseEstimator):
         _check_type(frame)
         times_of(frame.index)  # refuses several series
         check_integer("window", self.window)
+        numbers = frame.select_dtypes("number")
+        infinite = list(
+            numbers.columns[np.isinf(numbers.to_numpy(float, na_value=np.nan)).any(axis=0)]
+        )
+        if infinite:
+            raise ValueError(
+                f"frame has infinite values in the columns {infinite}: replace them by NaN, which "
+                "stands for a missing reading, or correct them."
+            )
+        if self.estimator is not None and not hasattr(self.estimator, "fit"):
+            raise ValueError(f"estimator must be a regressor or None, got {self.estimator!r:.80}.")
         if self.scoring not in ("MAE", "RMSE"):
             raise ValueError(f"scoring must be 'MAE' or 'RMSE', got {self.scoring!r:.80}.")
         if self.candidates is not None and self.estimator is not None:
@@ -398,8 +409,10 @@ def _report(scores, table, scoring, estimator):
     part = "the validation part" if parts == 1 else f"{parts} validation parts"
     start, end = table["test_start"].iloc[0], table["test_end"].iloc[-1]
     where = f"{part} ({n_rows} rows, {start} to {end})"
-    several = table.groupby("fold").size().max() > 1
-    error = f"{scoring}, as a mean over outputs," if several else scoring
+    several = len(table) > 1
+    gain = f"its {scoring} is {skill:.1%} below that of persistence"
+    if several:
+        gain += f" (mean over outputs and folds of 1 - {scoring} / {scoring} of persistence)"
     beaten = [name for name in scores.index if scores.loc[name, "skill"] > 0]
     if best == PERSISTENCE:
         text.append(
@@ -408,10 +421,9 @@ def _report(scores, table, scoring, estimator):
         )
     else:
         text.append(
-            f"Best of {len(scores)} candidates is {best!r}: on {where} its {error} is {skill:.1%} "
-            f"below that of persistence. Next comes {scores.index[1]!r} with "
-            f"{scores['skill'].iloc[1]:.1%}. Persistence was beaten by {len(beaten)}: "
-            f"{'; '.join(beaten)}."
+            f"Best of {len(scores)} candidates is {best!r}: on {where} {gain}. Next comes "
+            f"{scores.index[1]!r} with {scores['skill'].iloc[1]:.1%}. Persistence was beaten by "
+            f"{len(beaten)}: {'; '.join(beaten)}."
         )
     if isinstance(estimator, RidgeForecaster):
         text.append("The winner is a linear model: nothing else that was tried is better here.")

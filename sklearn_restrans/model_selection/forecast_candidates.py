@@ -115,6 +115,8 @@ def check_candidates(candidates):
 
 
 def _check_candidate(name, candidate):
+    if not isinstance(name, str):
+        raise ValueError(f"candidates has the name {name!r:.80}, which is no text: name it by one.")
     where = f"candidates[{name!r}]"
     pair = candidate if isinstance(candidate, tuple | list) and len(candidate) == 2 else (None, 0)
     estimator, options = pair

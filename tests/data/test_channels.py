@@ -75,6 +75,21 @@ def test_a_single_channel_keeps_a_one_dimensional_y():
     np.testing.assert_allclose(channels.decode(channels.encode(y.ravel()))[:, 0], y.ravel())
 
 
+@pytest.mark.parametrize("patch", [1, 2])
+def test_windows_as_an_array_become_the_same_samples(patch):
+    _, view, y = made(0, targets=[2, 0], patch=patch)
+    channels = learn_channels(view, y, np.arange(10), None)
+    found, expected = channels.view(np.asarray(view)), np.asarray(channels.view(view))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_channel_that_stands_still_is_scaled_by_its_level_or_like_the_others():
+    series = np.c_[np.full(N, 1e-6), np.zeros(N), 1e-3 * np.sin(np.arange(N))]
+    view = SequenceView(series, np.arange(4, N), WINDOW, channel_independent=True)
+    channels = learn_channels(view, series[view.ends], np.arange(N - 4), None)
+    np.testing.assert_allclose(channels.scale, [1e-6, channels.scale[2], series[:, 2].std()])
+
+
 def test_rows_and_weights_follow_their_windows():
     _, view, y = made(0, targets=None)
     channels = learn_channels(view, y, np.arange(len(y)), None)

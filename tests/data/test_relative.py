@@ -299,3 +299,14 @@ def test_targets_without_a_column_are_not_judged():
     coding.check_targets(y, view, None)
     with pytest.raises(ValueError, match="units of column 1"):
         coding.check_targets(y[:, ::-1], view, None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_of_which_nothing_is_left_are_named(kind):
+    """Each window stands still, at a level of its own."""
+    series = np.c_[np.repeat(np.arange(10.0), 6), np.random.default_rng(0).standard_normal(60)]
+    ends, segments = np.arange(5, 60, 6), np.repeat(np.arange(10), 6)
+    view = SequenceView(series, ends, 6, segments=segments, relative=kind)
+    scaler = Scaler.fit(series)
+    with pytest.warns(UserWarning, match=r"leaves nothing of the columns \[0\]: they stand still"):
+        learn_relative(view, np.arange(10), None, scaler, view.form, None, classes=False)

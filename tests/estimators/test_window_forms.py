@@ -378,3 +378,13 @@ def test_models_of_channels_refuse_other_views_and_targets():
     # What is predicted need not be said.
     view = SequenceView(frame, [100], 8, relative="last", channel_independent=True)
     assert model.predict(view).shape == (1, 2)
+
+
+def test_models_of_channels_read_arrays_of_whole_windows_and_say_which_channel_matters():
+    frame, options = series_of(0), {"window": 8, "patch": 4, "relative": "last"}
+    X, y = make_supervised(frame, ["wave", "walk"], 2, channel_independent=True, **options)
+    X, y = X[~X.partial], y[~X.partial]
+    model = ResidualTransformerRegressor(**SMALL).fit(X, y)
+    np.testing.assert_allclose(model.predict(np.asarray(X)), model.predict(X), rtol=1e-12)
+    importance = channel_importance(model, X, y, n_repeats=2, random_state=0)
+    assert importance["importances"].shape == (2, 2) and (importance["importances"] > 0.1).all()

@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_restrans import ResidualTransformerRegressor
 from sklearn_restrans.forecasting import (
@@ -34,6 +36,19 @@ def test_it_is_the_mean_and_errs_no_more_than_its_parts_do_on_average(seed, hori
     errors = [np.mean((one - truth) ** 2) for one in alone]
     assert np.mean((mean.predict(X) - truth) ** 2) <= np.mean(errors)
     assert mean.n_features_in_ == 2 and list(mean.feature_names_in_) == ["a", "b"]
+
+
+def test_a_y_of_one_column_stays_one_whatever_the_parts_return():
+    X, y = np.random.default_rng(0).standard_normal((2, 20, 1))
+    mean = MeanForecaster([("theirs", Ridge()), ("ours", RidgeForecaster())])
+    with pytest.warns(DataConversionWarning):
+        assert mean.fit(X, y).predict(X).shape == (20, 1)
+    assert mean.fit(X, y.ravel()).predict(X).shape == (20,)
+
+
+@parametrize_with_checks([MeanForecaster([("a", RidgeForecaster()), ("b", Ridge())])])
+def test_it_keeps_to_the_rules_of_scikit_learn(estimator, check):
+    check(estimator)
 
 
 def test_parameters_of_the_parts_are_searched_by_name():

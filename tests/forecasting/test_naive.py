@@ -306,3 +306,12 @@ def test_series_of_a_multiindex_keep_to_their_own_past(numbered):
         np.testing.assert_array_equal(persistence.predict(mixed), mixed["T"])
         with pytest.raises(ValueError, match=r"several rows of one time stamp.*or a SequenceView"):
             naive.predict(mixed)
+
+
+@pytest.mark.parametrize("target", [0, "p"])
+def test_a_yardstick_of_another_column_than_y_is_made_of_says_so(target):
+    frame = weather(60)[["p", "T"]]
+    X, y = make_supervised(frame, "T", 1)
+    with pytest.warns(UserWarning, match=r"repeats the columns \['p'\], but y was made of \['T'\]"):
+        PersistenceRegressor(target).fit(X, y)
+    PersistenceRegressor("T").fit(X, y)  # warnings are errors

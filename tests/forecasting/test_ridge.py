@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import TimeSeriesSplit
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_restrans import SequenceView
 from sklearn_restrans.forecasting import RidgeForecaster, backtest, make_supervised
@@ -73,9 +74,10 @@ def test_weights_are_repeated_rows():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 3)), rng.standard_normal(40)
     weight = rng.integers(0, 3, 40)
-    weighted = RidgeForecaster(0.0).fit(X, y, weight)
-    repeated = RidgeForecaster(0.0).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
-    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-8)
+    for alpha in (0.0, 5.0):
+        weighted = RidgeForecaster(alpha).fit(X, y, weight)
+        repeated = RidgeForecaster(alpha).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+        np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-8)
 
 
 def test_constant_columns_and_missing_readings_do_no_harm():
@@ -97,6 +99,11 @@ def test_it_forecasts_in_a_backtest_and_beats_persistence_on_a_linear_series():
     scores = backtest(clone(RidgeForecaster()), X, y, TimeSeriesSplit(2))
     # The best forecast misses by the noise alone, of which the mean size is 0.8.
     assert (scores["skill"] > 0).all() and scores["MAE"].max() < 0.8 * 1.15
+
+
+@parametrize_with_checks([RidgeForecaster()])
+def test_it_keeps_to_the_rules_of_scikit_learn(estimator, check):
+    check(estimator)
 
 
 @pytest.mark.parametrize("alpha", [-1.0, "1", True, np.nan])

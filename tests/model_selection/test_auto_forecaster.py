@@ -168,8 +168,8 @@ def test_the_report_says_what_was_chosen_and_what_it_gains():
     best, second = scores.index[:2]
     first, last = frame.index[[159, 197]]
     assert f"Best of 4 candidates is {best!r}: on the validation part (39 rows, {first} to " in text
-    assert f"to {last}) its MAE, as a mean" in text
-    assert f"MAE, as a mean over outputs, is {forecaster.skill_:.1%} below that of" in text
+    assert f"to {last}) its MAE is {forecaster.skill_:.1%} below" in text
+    assert "(mean over outputs and folds of 1 - MAE / MAE of persistence)" in text
     assert f"Next comes {second!r} with {scores['skill'].iloc[1]:.1%}." in text
     assert f"was beaten by 3: {'; '.join(scores.index[:3])}." in text
     table = text.partition("Best of")[0]
@@ -418,3 +418,19 @@ def test_it_is_cloned_pickled_and_given_nested_parameters(tmp_path):
         clone(forecaster).fit(frame),
     ):
         pd.testing.assert_frame_equal(again.predict(frame), expected)
+
+
+def test_infinite_readings_are_named_with_their_columns():
+    frame = pd.DataFrame({"x": np.arange(60.0), "z": np.r_[np.inf, np.zeros(59)]})
+    with pytest.raises(ValueError, match=r"infinite values in the columns \['z'\]"):
+        AutoForecaster("x").fit(frame)
+    with pytest.raises(ValueError, match="estimator must be a regressor or None, got 'x'"):
+        AutoForecaster("x", estimator="x").fit(frame[["x"]])
+
+
+def test_the_report_says_of_several_outputs_what_its_number_is():
+    wave = np.sin(np.arange(120) / 4) + 0.1 * np.random.default_rng(0).standard_normal(120)
+    forecaster = AutoForecaster("x", horizon=[1, 6], candidates=LINEAR, window=12)
+    forecaster.fit(pd.DataFrame({"x": wave}))
+    said = f"its MAE is {forecaster.skill_:.1%} below that of persistence (mean over outputs"
+    assert said in forecaster.report_

@@ -70,6 +70,7 @@ def test_persistence_need_not_be_given():
     [
         ({}, "must be a dict"),
         ([Ridge()], "must be a dict"),
+        ({1: (Ridge(), {})}, "name 1, which is no text"),
         ({"a": Ridge()}, r"candidates\['a'\] must be a pair"),
         ({"a": (Ridge, {})}, "must be a pair"),
         ({"a": (Ridge(), "last")}, "must be a pair"),
