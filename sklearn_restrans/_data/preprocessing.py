@@ -48,9 +48,8 @@ class Preprocessing:
         """Names of the columns of a sample; None where they have none."""
         return self.inputs.names if self.channels is None else self.channels.names
 
-    def check(self, X, segments=None):
-        """X validated, as the samples that are learnt."""
-        X = self.inputs.check(X, segments)
+    def view(self, X):
+        """A validated X, as the samples that are learnt."""
         return X if self.channels is None else self.channels.view(X)
 
     def check_targets(self, y, owner):
@@ -76,10 +75,12 @@ class Preprocessing:
         return y if self.channels is None else self.channels.decode(y)
 
     def _in_units(self, y, X):
-        return y if self.relative is None else self.relative.decode(y, self.check(X))
+        return (
+            y if self.relative is None else self.relative.decode(y, self.view(self.inputs.check(X)))
+        )
 
     def source(self, X, dtype, device):
-        """Scaled batches of a checked X."""
+        """Scaled batches of a validated X, of samples."""
         if self.scaler is not None:
             self._warn_of_moved(X)
         return make_source(X, self.scaler, dtype, device, relative=self.relative)

@@ -174,7 +174,7 @@ class TransformerBase(CallbackSupportMixin, RunParameters, TrainingParameters, B
         """Raw model outputs (n, c) as float64."""
         check_is_fitted(self)
         codings, module = self._preprocessing, self.net_.module_
-        X = codings.check(X, segments)
+        X = codings.view(codings.inputs.check(X, segments))
         device, dtype = module.W_in.device, module.W_in.dtype
         with own_threads(self.n_threads, limit_blas=False):
             source = codings.source(X, dtype, device)
@@ -193,7 +193,7 @@ class TransformerBase(CallbackSupportMixin, RunParameters, TrainingParameters, B
         """Per chunk of sequences, the LayerTrace of every layer, in float64."""
         check_is_fitted(self)
         codings = self._preprocessing
-        X = codings.check(X, segments)
+        X = codings.view(codings.inputs.check(X, segments))
         source = codings.source(X, torch.float64, _CPU)
         with own_threads(self.n_threads):
             yield from layer_traces(self.net_.module_, source, np.arange(len(X)))

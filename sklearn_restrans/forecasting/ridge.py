@@ -140,7 +140,7 @@ class RidgeForecaster(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         codings = self._preprocessing
-        checked = codings.check(X)
+        checked = codings.view(codings.inputs.check(X))
         outputs = np.empty((len(checked), len(self.coef_)))
         for rows, inputs in _blocks(codings.source(checked, torch.float64, _CPU)):
             outputs[rows] = inputs @ self.coef_.T + self.intercept_

@@ -28,7 +28,9 @@ def test_later_data_are_coded_as_the_training_data_were_and_predictions_come_bac
     codings, samples, view, y = learnt(0, channel_independent=apart, **form)
     again = codings.samples(Samples(view, codings.check_targets(y, "Someone")))
     np.testing.assert_array_equal(again.y, samples.y)
-    np.testing.assert_array_equal(np.asarray(codings.check(view)), np.asarray(samples.X))
+    np.testing.assert_array_equal(
+        np.asarray(codings.view(codings.inputs.check(view))), np.asarray(samples.X)
+    )
     coded = codings.targets.encode(samples.y, torch.float64).numpy()
     np.testing.assert_allclose(codings.predictions(coded, view), y, rtol=1e-10)
 
