@@ -94,7 +94,7 @@ def oil_temperature(size):
             of_seeds.append([errors(model.predict(X[part]), y[part]) for part in later])
         add(name, of_seeds, float(np.median(took)))
     return rows, [
-        Target(f"MSE of {name} / {BEST}", test_error[name] / test_error[BEST], 1.0)
+        Target(f"MSE of {name} / {BEST}", float(test_error[name] / test_error[BEST]), 1.0)
         for name in ("persistence", 'ridge, relative="last"')
     ]
 
