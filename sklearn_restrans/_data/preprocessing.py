@@ -75,9 +75,9 @@ class Preprocessing:
         return y if self.channels is None else self.channels.decode(y)
 
     def _in_units(self, y, X):
-        return (
-            y if self.relative is None else self.relative.decode(y, self.view(self.inputs.check(X)))
-        )
+        if self.relative is None:
+            return y
+        return self.relative.decode(y, self.view(self.inputs.check(X)))
 
     def source(self, X, dtype, device):
         """Scaled batches of a validated X, of samples."""
