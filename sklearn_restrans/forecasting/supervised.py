@@ -338,8 +338,9 @@ def _check_lengths(stretches, horizon, window, dilation):
 def _checked_form(window, patch, patch_stride, levels):
     """What a SequenceView is told of patches, refused before any work is done."""
     if window is None:
+        defaults = {"patch": 1, "channel_independent": False}
         for name, value in {"patch": patch, "patch_stride": patch_stride, **levels}.items():
-            if value != (1 if name == "patch" else None) and value is not False:
+            if value != defaults.get(name):
                 raise ValueError(f"{name}={value!r} needs a window to act on: set window.")
         return {}
     learn_form(window, patch, patch_stride)
@@ -349,13 +350,14 @@ def _checked_form(window, patch, patch_stride, levels):
 def _by_place(frame, own, targets, horizons, levels):
     """What a SequenceView is told of levels and channels, by numbers of columns."""
     relative, chosen = levels["relative"], levels["relative_columns"]
-    apart, columns = levels["channel_independent"], list(frame.columns)
-    told = {"channel_independent": apart, "relative": relative}
+    asked, columns = levels["channel_independent"], list(frame.columns)
+    apart = isinstance(asked, bool | np.bool_) and bool(asked)  # the view refuses anything else
+    told = {"channel_independent": asked, "relative": relative}
     chosen = _labels_of(frame, "relative_columns", own if chosen is None else chosen)
     if relative is not None or levels["relative_columns"] is not None:
         told["relative_columns"] = [columns.index(label) for label in chosen]
-    if relative is not None or apart is True:
-        told_of = targets if apart is True else chosen
+    if relative is not None or apart:
+        told_of = targets if apart else chosen
         places = [columns.index(label) if label in told_of else None for label in targets]
         told["target_columns"] = list(np.repeat(places, len(horizons)))
     return told

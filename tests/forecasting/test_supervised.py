@@ -424,3 +424,14 @@ def test_jena_targets_lie_24_hours_ahead_wherever_the_clock_moves(data_dir):
     assert ahead.between(23.5, 24.5).all()
     # 24 rows lost at the end, 24 before the gap of three days, 16 before the one of 17 hours
     assert y.attrs["dropped"] == {"no_row": 64, "missing": 0}
+
+
+def test_channels_are_samples_of_windows_only_and_a_truth_of_numpy_is_one():
+    frame = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20.0) ** 2})
+    for option in ({"channel_independent": True}, {"relative": False}):
+        with pytest.raises(ValueError, match="needs a window to act on"):
+            make_supervised(frame, ["a", "b"], 1, **option)
+    with pytest.raises(ValueError, match="channel_independent must be True or False, got 'yes'"):
+        make_supervised(frame, ["a", "b"], 1, window=3, channel_independent="yes")
+    X, _ = make_supervised(frame, ["b"], 1, window=3, channel_independent=np.True_)
+    assert X.form.channels == X.form.targets == (1,)
